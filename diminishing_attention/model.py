@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from .diminishing import Diminishing, DiminishingState
 from .fast_lstm import read
@@ -84,10 +85,17 @@ class Encoder(nn.Module):
         """(B, S) word numbers -> states (B, S, 2H), and the last hidden state and cell, (B, 2H)
         each.
         """
-        # no word: read as one of padding
-        words, lengths = embed(self.embedding, source), keep.sum(1).clamp(min=1)
-        # self.lstm(pack_padded_sequence(words, lengths, ...)), eight times as fast on a CPU
-        states, last = read(self.lstm, words, lengths)
+        words = embed(self.embedding, source)  # (B, S, embedding)
+        lengths = keep.sum(1).clamp(min=1)  # no word: read as one of padding
+        if self.training:  # the same, with a gradient that is eight times as fast on a CPU
+            states, last = read(self.lstm, words, lengths)
+        else:
+            packed = pack_padded_sequence(
+                words, lengths.cpu(), batch_first=True, enforce_sorted=False
+            )
+            states, (hidden, cell) = self.lstm(packed)
+            states, _ = pad_packed_sequence(states, True, total_length=source.size(1))
+            last = [torch.cat([*hidden], -1), torch.cat([*cell], -1)]  # of both directions
         return states * keep.unsqueeze(-1), last
 
 

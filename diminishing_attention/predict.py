@@ -11,6 +11,7 @@ python -m shared.score dim.jsonl more.jsonl                                     
     side by side
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ import tyro
 
 from shared import rouge
 from shared.data import Example, in_sentences, read
+from shared.pack import pack
 from shared.run import find_device, one_line_errors, read_flags
 from shared.score import in_lines, system_name, write_outputs
 
@@ -149,6 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     data = options.data or (run.config.data if options.split else "")
     examples = in_sentences(read(options.files, data, options.split or "test", options.limit))
     run.model.to(find_device(options.device))
+    is_packed = pack(run.model)  # last: a packed model can only decode
     documents = [example for example in examples if example.document]  # a blank line stays one
     write_outputs(
         predict(run, documents, options.batch_size, options.lead, **options.search()),
@@ -158,6 +161,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         out=options.out,
         overwrite=options.overwrite,
     )
+    if is_packed:
+        print("decoded with packed weights (shared/pack.py)", file=sys.stderr)
 
 
 if __name__ == "__main__":

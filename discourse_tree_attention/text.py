@@ -205,8 +205,11 @@ def units_of(example, level: str, attention: str = "none") -> Document:
     )
     if example.tree is None:
         if attention in TREES or level == "edu":
+            what = "the clauses come from it, or take --level sentence"
+            if level == "sentence":
+                what = f"--attention {attention} is read off it"
             command = f"python -m {__package__}.experiments.parse FILE --out TREES"
-            raise ValueError(f"{example.id} has no discourse tree, {name}: make it ({command})")
+            raise ValueError(f"{example.id} has no tree {name} ({what}): make it by {command}")
         return whole
     tree = read_dis(example.tree, name)
     edus = [leaf.text or "" for leaf in leaves(tree)]

@@ -76,9 +76,6 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     validation_examples = load(config.data, "validation")
     check_words([*examples, *validation_examples])
     run = begin(config, examples)
-    if is_main:
-        out.mkdir(parents=True, exist_ok=True)
-        run.write_files(out)
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
 
     # D26: the second beta is the released code's, 0.999, unless a preset says 0.98; eps is 1e-9 in
@@ -90,6 +87,9 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     items = run.encode(examples)
     validation = run.encode(validation_examples)
     weight = positive_weight(items)
+    if is_main:
+        out.mkdir(parents=True, exist_ok=True)
+        run.write_files(out)
     # D29: documents of like length share a batch. With a summed loss a batch of long documents
     # weighs more.
     batches = Batches([len(item) for item in items], config.seed, size=config.batch_size)

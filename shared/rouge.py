@@ -122,7 +122,7 @@ def check_references(
 
 def share_unread(text: str) -> float:
     """Share of a text's letters and digits that rouge-score's tokenizer drops, 0-1."""
-    letters = [letter for letter in text.lower() if letter.isalnum()]
+    letters = [letter for letter in text if letter.isalnum()]
     return sum(not letter.isascii() for letter in letters) / max(len(letters), 1)
 
 

@@ -78,8 +78,9 @@ def describe(own: Measure, minus: Measure | None = None, paired: bool = True) ->
         paired: both have the same seeds, in the same order.
     """
     every = np.arange(own.numbers.shape[1])
-    values = own.of(every) if minus is None else own.of(every).mean(0) - minus.of(every).mean(0)
-    row = {"value": float(values.mean()), "low": None, "high": None, "p": None}
+    values = own.of(every)  # (seeds,)
+    others = np.zeros(1) if minus is None else minus.of(every)
+    row = {"value": float(values.mean() - others.mean()), "low": None, "high": None, "p": None}
     row |= {"seeds_low": None, "seeds_high": None, "seeds": None}
     # one document has none, nor has the share of nothing
     if len(every) > 1 and np.isfinite(row["value"]):
@@ -87,7 +88,7 @@ def describe(own: Measure, minus: Measure | None = None, paired: bool = True) ->
         if minus is not None and len(own.numbers) == len(minus.numbers):
             row["p"] = p_value(own, minus)
     if paired:
-        seeds = own.of(every) if minus is None else own.of(every) - minus.of(every)
+        seeds = values - others
         row["seeds"] = " ".join(f"{value:.6g}" for value in seeds)
         if len(seeds) > 1:
             row["seeds_low"], row["seeds_high"] = seeds_interval(seeds)
@@ -242,21 +243,17 @@ def score(
 
 
 def check_documents(run: str, rows: Sequence[dict], first: Sequence[dict]) -> None:
-    """ValueError where a run's documents, or their references as they are scored, are not those of
-    the first run.
-    """
-    ids, others = [row["id"] for row in rows], [row["id"] for row in first]
-    twice = [name for name, following in zip(ids, ids[1:], strict=False) if name == following]
-    if twice:
-        raise ValueError(f"{run}: document {twice[0]} comes twice; is a file given twice?")
-    if ids != others:
+    """ValueError: documents are not those of the first run, or references, as they are scored."""
+    ids = [row["id"] for row in rows]
+    if len(set(ids)) < len(ids):
+        raise ValueError(f"{run}: documents come twice; is a file given twice?")
+    if ids != [row["id"] for row in first]:
         raise ValueError(
-            f"{run} has {len(ids)} documents, the first run {len(others)}, not all the same: "
-            f"compare outputs for the same documents"
+            f"{run} has {len(ids)} documents, the first run {len(first)}, not all the same ones: "
+            f"give outputs for the same documents"
         )
     for row, other in zip(rows, first, strict=True):
-        own, wanted = (sorted(map(in_lines, each["references"])) for each in (row, other))
-        if own != wanted:
+        if sorted(map(in_lines, row["references"])) != sorted(map(in_lines, other["references"])):
             raise ValueError(f"{run}: document {row['id']} has other references than the first run")
 
 

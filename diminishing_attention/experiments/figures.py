@@ -1,11 +1,9 @@
-"""The paper's figures, and its claims beside ours.
+"""The paper's figures, and three pictures of what was measured here.
 
-python -m diminishing_attention.experiments.figures --out figures                          # Figure
-    1, and the claims
-python -m shared.score pg.jsonl dim.jsonl --csv table.csv                                  # files
-    of predict
-python -m diminishing_attention.experiments.figures table.csv --out figures --title SAMSum # Figures
-    2 and 3
+python -m diminishing_attention.experiments.figures --out figures    # Figure 1, searches, speed
+python -m shared.score pg.jsonl dim.jsonl --csv table.csv            # files of predict
+python -m diminishing_attention.experiments.figures table.csv --out figures --title SAMSum
+    # Figures 2 and 3
 """
 
 import csv
@@ -21,6 +19,7 @@ from torch import Tensor
 from shared.run import one_line_errors, read_flags
 
 from ..diminishing import Diminishing, effective_coverage
+from .searches import TABLES, by_baseline
 
 MECHANISMS = {  # what Figure 1 compares
     "attention": Diminishing(),
@@ -32,21 +31,6 @@ PANELS = {  # of Figures 2 and 3: title, and longest n-gram of the measures of t
     "repetition": ("Figure 2: duplicates, % of n-grams (lower is better)", 5),
     "novel": ("Figure 3: not in the source, % of n-grams", 4),
 }
-# panel: system, minus, the paper's difference in ROUGE-1 (Table 4, and Table 1's baseline)
-CLAIMS = {
-    "DimAttn minus the control": ("dim", "more", 2.6),
-    "DimAttn minus coverage": ("dim", "cov", 0.2),
-}
-MEASURED = {  # what was decoded: its table
-    "joined dialogues (one seed)": "samsum/samsum_joined_test.csv",
-    "joined dialogues, second baseline": "samsum/samsum_joined_second_test.csv",
-    "titles": "titles/scitldr_titles_test.csv",
-    "news": "bbc/test.csv",
-    "single dialogues": "samsum/samsum_medium_test.csv",
-    "single dialogues, 24 tokens or more (one seed)": "samsum/samsum_medium_min_24_test.csv",
-    "joined dialogues, 70 tokens or more (one seed)": "samsum/samsum_joined_min_70.csv",
-    "titles, 9 tokens or more": "titles/scitldr_titles_min_9.csv",
-}
 SYSTEMS = {  # a system's name in tables: in pictures, and its colour in all of them
     "more": ("control", "C0"),
     "cov": ("coverage", "C4"),
@@ -54,6 +38,13 @@ SYSTEMS = {  # a system's name in tables: in pictures, and its colour in all of 
     "dim-plain": ("DimAttn, plain copying", "C5"),
     "dydim": ("DyDimAttn", "C3"),
     "reference": ("reference", "grey"),
+}
+COLOURS = {  # of the sides of the benchmark
+    "plain": "C0",
+    "coverage": "C4",
+    "DimAttn": "C1",
+    "DyDimAttn": "C3",
+    "pointer_summarizer": "grey",
 }
 
 
@@ -158,29 +149,52 @@ def draw_figures_2_and_3(table: Path, title: str, path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def draw_claims(folder: Path, path: Path) -> None:
-    """A panel for each of CLAIMS: the paper's value as a line, ours as points with their 95 %
-    intervals.
-    """
+def draw_searches(path: Path) -> None:
+    """A panel for each corpus: every system by either search, a point for each baseline."""
     from matplotlib.figure import Figure
 
-    figure = Figure((9, 3.8), layout="constrained")
-    panels = figure.subplots(1, len(CLAIMS), sharey=True)
-    for axes, (title, (system, minus, papers)) in zip(panels, CLAIMS.items(), strict=True):
-        axes.axvline(0, color="grey", linewidth=0.8)
-        axes.axvline(papers, color="C1", linestyle="--")
-        axes.text(papers, -0.6, f"paper +{papers} ", color="C1", fontsize=8, ha="right")
-        for place, table in enumerate(MEASURED.values()):
-            value, low, high = read_table(folder / table)[system, minus, "rouge1"]
-            filled = "C0" if "test" in table else "w"  # held-out test set, or validation split
-            bars = [[value - low], [high - value]]
-            axes.errorbar(value, place, xerr=bars, fmt="o", capsize=3, color="C0", mfc=filled)
-        axes.set(title=title, xlabel="difference in ROUGE-1", ylim=(len(MEASURED) - 0.5, -1))
-    panels[0].set_yticks(range(len(MEASURED)), list(MEASURED))
+    folder = Path(__file__).parent
+    figure = Figure((9, 3.6), layout="constrained")
     figure.suptitle(
-        "DimAttn gains most where the control repeats itself; coverage is ahead (hollow: "
-        "validation split)"
+        "Decoded alike, coverage leads; DimAttn is ahead of it only with a search of its own",
+        fontsize=10,
     )
+    for axes, (corpus, tables) in zip(figure.subplots(1, len(TABLES)), TABLES.items(), strict=True):
+        plain, searched = (by_baseline(folder / table) for table in tables)
+        names = [name for name in ("more", "cov", "dim", "dydim") if name in plain]
+        for place, name in enumerate(names):
+            colour = SYSTEMS[name][1]
+            for values, shift, filled in (
+                (plain[name], -0.12, "w"),
+                (searched.get(name), 0.12, colour),
+            ):
+                if values is not None:
+                    x = np.full(len(values), place + shift)
+                    axes.plot(x, values, "o", color=colour, mfc=filled)
+                    axes.plot(x[:1], values.mean(), "_", color="black", markersize=12)
+        axes.set_xticks(range(len(names)), [SYSTEMS[name][0] for name in names], fontsize=8)
+        axes.set(title=corpus, xlim=(-0.5, len(names) - 0.5))
+    figure.axes[0].set_ylabel("ROUGE-1; hollow: See et al.'s search\nfilled: Section 4.2's search")
+    figure.savefig(path, dpi=120)
+
+
+def draw_speed(table: Path, path: Path) -> None:
+    """How the time of an update and of a search grows with the source, for each side."""
+    from matplotlib.figure import Figure
+
+    with table.open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["network"] == "pointer-generator"]
+    figure = Figure((9, 3.4), layout="constrained")
+    figure.suptitle("The mechanisms cost little at any length of the source", fontsize=10)
+    for axes, work in zip(figure.subplots(1, 2), ("update", "search"), strict=True):
+        for side, colour in COLOURS.items():
+            own = [row for row in rows if (row["work"], row["side"]) == (work, side)]
+            lengths = [int(row["length"]) for row in own]
+            seconds = [float(row["seconds_median"]) for row in own]
+            if own:
+                axes.plot(lengths, seconds, "o-", color=colour, label=side, markersize=3)
+        axes.set(title=f"{work} of 8 documents", xlabel="source tokens", ylabel="seconds", ylim=0)
+    figure.axes[0].legend(fontsize=8)
     figure.savefig(path, dpi=120)
 
 
@@ -192,7 +206,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         draw_figures_2_and_3(options.table, options.title, options.out / "figures_2_3.png")
     else:
         draw_figure_1(options.out / "figure_1.png")
-        draw_claims(Path(__file__).parent, options.out / "claims.png")
+        draw_searches(options.out / "searches.png")
+        draw_speed(Path(__file__).with_name("speed.csv"), options.out / "speed.png")
 
 
 if __name__ == "__main__":

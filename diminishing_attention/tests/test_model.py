@@ -178,6 +178,11 @@ def test_the_fast_lstm_is_the_packed_one():
     )
 
 
+def test_training_reads_its_sources_as_decoding_does(make_pointer, batch):
+    model = make_pointer()
+    torch.testing.assert_close(model.train()(batch), model.eval()(batch))
+
+
 def test_d14_initial_values_are_those_of_the_released_code():
     model = PointerGenerator(500, 32, 32, Diminishing())
     model.initialise()  # as `loading.new_model` does

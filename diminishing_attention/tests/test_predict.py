@@ -7,13 +7,16 @@ import pytest
 
 pytest.importorskip("shared")
 
-from shared.data import load
+import torch
+
+from shared.data import in_sentences, load
+from shared.pack import pack
 
 from .. import predict as command
 from ..config import DECODING
 from ..loading import load_run
 from ..predict import main, measure, novel_share, predict, repetition_ratio
-from .conftest import SMALL
+from .conftest import BERT, SMALL
 
 
 def test_measures_of_one_text_by_hand():
@@ -114,3 +117,23 @@ def test_lines_in_are_lines_out(trained, tmp_path, capsys):
     ] == ""
     main([str(folder), str(path), *lengths])
     assert capsys.readouterr().out.split("\n") == [*(row["prediction"] for row in rows), ""]
+
+
+@pytest.mark.parametrize("config", [SMALL, BERT], ids=["pointer", "bertsum"])
+def test_packed_weights_write_the_same_tokens(trained, monkeypatch, config, bert):
+    """As `main` decodes where it is faster; log-probabilities within 1e-5."""
+    monkeypatch.setattr("shared.pack.gain", lambda linear: 9.0)
+    run, packed = load_run(trained(config)), load_run(trained(config))
+    if not pack(packed.model):
+        pytest.skip("this torch has not the operations")
+    examples = in_sentences(load(SMALL.data, "test", 4))
+    lengths = dict(min_length=4, max_length=10)
+    rows = [list(predict(each, examples, **lengths)) for each in (run, packed)]
+    assert rows[0] == rows[1]
+    batch = run.collate(run.encode(examples))
+    with torch.inference_mode():
+        one, other = (
+            each.model.step(batch.target_in[:, 0], *each.model.start(batch))[0]
+            for each in (run, packed)
+        )
+    assert (one - other).abs().nan_to_num(0).max() < 1e-5 and one.isfinite().any()

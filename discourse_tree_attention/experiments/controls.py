@@ -139,8 +139,6 @@ def train(config: ControlConfig, out: Path, resume: bool = False) -> None:
     validation_examples = loading.load(config.data, "validation")
     check_words([*examples, *validation_examples])
     run = with_control(loading.begin(config, examples))
-    out.mkdir(parents=True, exist_ok=True)
-    run.write_files(out)
     set_seed(config.seed, device_specific=True)
     optimizer = torch.optim.Adam(
         run.model.parameters(), lr=0.0, betas=(0.9, config.beta2), eps=1e-9
@@ -149,6 +147,8 @@ def train(config: ControlConfig, out: Path, resume: bool = False) -> None:
     items = run.encode(examples)
     validation = run.encode(validation_examples)
     weight = positive_weight(items)
+    out.mkdir(parents=True, exist_ok=True)
+    run.write_files(out)
     batches = Batches([len(item) for item in items], config.seed, size=config.batch_size)
     generator = torch.Generator()
     loader = DataLoader(items, batch_sampler=batches, collate_fn=run.collate, generator=generator)

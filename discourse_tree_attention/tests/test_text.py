@@ -102,9 +102,9 @@ def test_sentence_level_needs_no_tree_but_edu_level_does(read):
     bare = example(tree=None)
     (document,) = read(bare, level="sentence", attention="dot")
     assert document.units == SENTENCES and document.matrix is None
-    for level in ("edu", "sentence"):
+    for level, why in (("edu", "the clauses come from it"), ("sentence", "c_tree is read off it")):
         with pytest.raises(
-            ValueError, match="one has no discourse tree, one.dis: make it .python -m .*parse"
+            ValueError, match=f"one has no tree one.dis .*{why}.*make it by python -m .*parse"
         ):
             read(bare, level=level)
     with pytest.raises(

@@ -5,6 +5,7 @@ python -m encdec_sentence_sparse.experiments.cost --csv runs/growth.csv
 
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -13,8 +14,9 @@ from torch import nn
 
 from shared.data import open_output, write_csv
 from shared.run import one_line_errors
+from shared.timing import time_rounds
 
-from .benchmark import make_models, time_rounds
+from .benchmark import make_models
 
 MODES = ("forward+backward", "forward", "inference")
 # N, M
@@ -88,7 +90,10 @@ def fits(seconds: dict, sources: tuple[int, ...], targets: tuple[int, ...]) -> l
 
 
 def main(
-    model: str = "base", repeats: int = 6, csv: Path | None = None, overwrite: bool = False
+    model: Literal["base", "tiny"] = "base",
+    repeats: int = 6,
+    csv: Path | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Time a BART of random weights on one thread; write median times and fits as CSV."""
     torch.set_num_threads(1)
@@ -97,7 +102,8 @@ def main(
         bart, (sources, targets) = make_models(model)[0], LENGTHS[model]
         places = [(MODES[0], n, m) for n in sources for m in targets]
         places += [(mode, sources[-1], m) for mode in MODES[1:] for m in targets]
-        seconds = time_rounds({place: partial(run_mode, bart, *place) for place in places}, repeats)
+        times = time_rounds({place: partial(run_mode, bart, *place) for place in places}, repeats)
+        seconds = {place: part.seconds for place, part in times.items()}
         rows = [
             {"mode": mode, "N": n, "M": m, "seconds": np.median(seconds[mode, n, m])}
             for mode, n, m in places

@@ -152,6 +152,9 @@ def make_translators(bart, compute_types: list[str], options: Options) -> dict:
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerFast
 
+    supported = ctranslate2.get_supported_compute_types(options.device)
+    for kind in sorted(set(compute_types) - supported):
+        print(f"without CTranslate2 in {kind}, which it does not support here")
     words = {f"w{number}": number for number in range(bart.config.vocab_size)}
     special = {"bos_token": "w0", "pad_token": "w1", "eos_token": "w2", "unk_token": "w3"}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="w3"))
@@ -163,6 +166,7 @@ def make_translators(bart, compute_types: list[str], options: Options) -> dict:
         return {
             f"CTranslate2, {kind}": ctranslate2.Translator(path, compute_type=kind, **where)
             for kind in compute_types
+            if kind in supported
         }
 
 

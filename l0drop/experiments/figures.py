@@ -1,18 +1,17 @@
-"""The paper's Figures 1 and 7, 4, 5 as PNGs; what is measured here goes into attention.csv and
-figure_5.csv.
+"""The paper's Figures 1 and 7, 4, 5, and what speed grows with, as PNGs.
 
-python -m l0drop.experiments.figures --scores 2016_1.csv 2016_2.csv --out figures
-    # 4
-python -m l0drop.experiments.figures --run runs/l0-0.6-2 runs/l0-0.8-2 --baseline runs/base-2 --out
-    figures   # 1, 7, 5
-python -m l0drop.experiments.figures --out figures                       # 1, 7, 5 again, from the
-    folder's CSVs
+python -m l0drop.experiments.figures --scores 2016_1.csv 2016_2.csv --out figures           # 4
+python -m l0drop.experiments.figures --run runs/l0-0.6-2 runs/l0-0.8-2 --baseline runs/base-2 \\
+    --out figures                                                                     # 1, 7, 5
+python -m l0drop.experiments.figures --out figures             # again, from the folder's CSVs
+python -m l0drop.experiments.figures --speed speed/*.csv --out speed                  # speed
 
-Figure 4 shows what `shared.score` wrote of a lambda sweep, a file a base; 1 and 7 are of the
-baseline and the first --run; 5 of every --run. Files of these names are replaced. Figures 2 and 3
-are in the lesson.
+What is measured goes into attention.csv and figure_5.csv. Figure 4 shows what `shared.score` wrote
+of a lambda sweep, a file a baseline; 1 and 7 are of the baseline and the first --run; 5 of every
+--run. Files of these names are replaced. Figures 2 and 3 are in the lesson.
 """
 
+import csv
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,11 +20,12 @@ import torch
 import tyro
 
 from shared.data import Example, load, open_output, write_csv
-from shared.run import in_windows, one_line_errors
+from shared.run import one_line_errors
 
+from ..config import LENGTH_PENALTY
 from ..loading import Run, load_run
-from ..model import EOS
-from ..predict import decode
+from ..model import BOS, EOS
+from ..search import generate
 from .rules import UNIT_TYPES, source_types, tag_sources
 
 EDGES = np.append(np.arange(51) / 10, np.inf)  # bins of Figures 1 and 7; the last is open
@@ -47,7 +47,7 @@ def attention_map(run: Run, source: Sequence[int], output: Sequence[int]) -> np.
         )
 
     hooks = [layer.cross_attention.register_forward_pre_hook(record) for layer in model.decoder]
-    model(torch.tensor([[*source]]), torch.tensor([[model.bos, *output]]))
+    model(torch.tensor([[*source]]), torch.tensor([[BOS, *output]]))
     for hook in hooks:
         hook.remove()
     return torch.stack(collected).mean(0)[0].numpy()
@@ -57,14 +57,17 @@ def summed_rows(name: str, run: Run, examples: Sequence[Example]) -> list[dict]:
     """Figures 1 and 7: distribution of the attention that a retained encoding receives, summed over
     the output.
     """
+    items = run.encode(examples)
     sums, pruned = [], []
-    batches = in_windows(
-        examples, run.encode, lambda item: len(item.source), lambda items: decode(run, items), 32
-    )
-    for item, output in batches:
-        words = [token for token in output.tokens if token > EOS]
-        sums.append(attention_map(run, item.source, words).sum(0))
-        pruned.append(output.pruned[-1])
+    for first in range(0, len(items), 32):
+        source = run.collate(items[first : first + 32]).source
+        penalty = LENGTH_PENALTY[run.config.units]
+        hypotheses, encoding, _ = generate(run.model, source, length_penalty=penalty)
+        gates = encoding.gates[-1] if encoding.gates else torch.ones(source.shape)
+        for number, item in enumerate(items[first : first + 32]):
+            words = [token for token in hypotheses.tokens[number].tolist() if token > EOS]
+            sums.append(attention_map(run, item.source, words).sum(0))
+            pruned.append((gates[number, : len(item.source)] == 0).numpy())
     sums, pruned = np.concatenate(sums), np.concatenate(pruned)
     # D12: Figure 7's mean, 1.80, is nearly the baseline's 1.03 over the 53 % that are retained.
     kept = sums[~pruned]
@@ -164,9 +167,35 @@ def sweep(rows: np.ndarray) -> np.ndarray:
     return np.array([(0, 0, 0, 0), *sorted(points)]).T
 
 
+ENDS = ("median", "low", "high")
+# Sides of benchmark.py, and their names in the picture.
+SIDES = {
+    "expanded, pruned": "pruning",
+    "shared": "sharing",
+    "shared, pruned": "both",
+    "shared, pruned, packed": "both, packed",
+    "generate": "transformers",
+}
+
+
+def growth(paths: Sequence[Path]) -> dict[str, np.ndarray]:
+    """Of each side: lengths of the sources, how many times as fast as the ordinary decoder, low,
+    high.
+    """
+    points = {name: [] for name in SIDES.values()}
+    for path in paths:
+        with path.open(encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                if row["side"] in SIDES:
+                    numbers = [row["S"], *(row[f"x expanded_{end}"] for end in ENDS)]
+                    points[SIDES[row["side"]]].append([float(number) for number in numbers])
+    return {name: np.array(sorted(rows)).T for name, rows in points.items() if rows}
+
+
 def main(
     out: Path,
     scores: tuple[Path, ...] = (),
+    speed: tuple[Path, ...] = (),
     run: tuple[Path, ...] = (),
     baseline: Path = Path(),
     split: str = "test",
@@ -176,8 +205,8 @@ def main(
     """Measure the L0Drop runs of --run beside the run without gates, on a split of their data, and
     draw into --out.
 
-    `scores`: CSVs of shared.score, a base each. `stanza`: folder of models, for sources without
-    tags (Figure 5).
+    `scores`: CSVs of shared.score, a base each. `speed`: CSVs of benchmark.py. `stanza`: folder of
+    models, for sources without tags (Figure 5).
     """
     sparsity = "sparsity, % of all source encodings"
     out.mkdir(parents=True, exist_ok=True)
@@ -187,9 +216,14 @@ def main(
         lines = {path.stem.replace("_", ", baseline "): sweep(read_rows(path)) for path in scores}
         title = "Figure 4: the more is pruned, the more it costs"
         draw(out / "figure_4.png", title, sparsity, "quality minus the control's", lines)
+    if speed:
+        title = "The longer the source, the more pruning and sharing save"
+        y = "times as fast as the ordinary decoder"
+        draw(out / "speed.png", title, "source tokens", y, growth(speed))
     if (path := out / "attention.csv").exists():
         rows = read_rows(path)
-        for number, name in zip("17", dict.fromkeys(rows["run"]), strict=False):
+        baseline_and_gated = list(dict.fromkeys(rows["run"]))[:2]
+        for number, name in zip("17", baseline_and_gated, strict=True):
             own = rows[rows["run"] == name][:30]  # up to 3, the paper's range
             title = f"Figure {number}: an encoding receives {own['mean'][0]:.2f} in all, on average"
             points = {"": (own["from"] + 0.05, own["encodings"])}

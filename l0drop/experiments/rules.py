@@ -289,6 +289,8 @@ def write(run: Run, rows, examples: list[Example], options: core.Options, metric
         out=options.out,
         overwrite=options.overwrite,
         metric=metric,
+        words=options.words,
+        tokenize=options.tokenize,
     )
 
 

@@ -43,8 +43,9 @@ def test_lists_and_strings_both_pairs_of_names_and_optional_fields(tmp_path):
     )
     # a string is never split
     assert (whole.document, whole.summary) == (["One. Two. Three."], ["One. Two."])
-    # of two sources the document
-    assert one(tmp_path, source="a news site").source == "The cat sat . It was wet ."
+    # of two sources the document, of two targets the summary
+    both = one(tmp_path, source="a news site", target="none")
+    assert (both.source, both.target) == ("The cat sat . It was wet .", "A wet cat .")
     fields = {
         "id": 7,
         "title": "Wet",
@@ -182,10 +183,12 @@ def test_scitldr_target_is_several_references_and_the_label_marks_the_salient_se
         and example.salient == [False, True]
         and example.title == "P"
     )
-    assert (
-        len(one(tmp_path, document=None, summary=None, source="a", target=["b", "c"]).references)
-        == 1
-    )
+    texts = {"document": None, "summary": None, "source": ["a"]}
+    for more, references in (
+        ({"target": ["b", "c"]}, [["b", "c"]]),  # without its labels a list is one reference
+        ({"target": "b", "source_labels": [1]}, [["b"]]),
+    ):
+        assert one(tmp_path, **texts, **more).references == references
 
 
 def test_gum_takes_the_tree_beside_the_file(tmp_path):

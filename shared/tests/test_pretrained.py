@@ -148,6 +148,14 @@ def test_weights_that_are_nan_or_missing_are_refused(tmp_path):
     assert "cannot be loaded" in refusal("bart", tmp_path / "cut")
 
 
+def test_a_bert_may_lack_its_pooler(tmp_path):
+    """Nothing here reads it."""
+    sizes = dict(vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=1)
+    BertModel(BertConfig(**sizes), add_pooling_layer=False).save_pretrained(tmp_path)
+    tokenizer().save_pretrained(tmp_path)
+    assert load("bert", tmp_path)[0].pooler is not None
+
+
 def test_tokenizers_and_positions_that_do_not_fit_are_refused(tmp_path):
     said = refusal("bart", bart(tmp_path / "rows", rows=12))
     assert "has the token 13, the model 12 embeddings" in said
@@ -179,19 +187,28 @@ def test_a_model_is_believed_to_read_as_many_tokens_as_it_reads(tmp_path, offset
         model(torch.full((1, most + 1), 5))
 
 
+FILES = ("config.json", "generation_config.json")
+
+
 @pytest.mark.parametrize(
-    ("file", "token", "value"),
+    ("files", "token", "value"),
     [
-        ("generation_config.json", "decoder_start_token_id", 4),
-        ("generation_config.json", "decoder_start_token_id", None),
-        ("config.json", "decoder_start_token_id", None),
-        ("config.json", "eos_token_id", 1),  # the padding
-        ("config.json", "pad_token_id", 2),
+        (FILES[1:], "decoder_start_token_id", 4),
+        (FILES[1:], "decoder_start_token_id", None),
+        (FILES[:1], "decoder_start_token_id", None),
+        (FILES, "decoder_start_token_id", None),
+        (FILES[:1], "eos_token_id", 1),  # the padding
+        (FILES, "eos_token_id", 4),  # the tokenizer's is 2
+        (FILES[:1], "pad_token_id", 2),
     ],
 )
-def test_files_that_do_not_agree_on_start_end_and_padding_are_refused(tmp_path, file, token, value):
+def test_files_that_do_not_agree_on_start_end_and_padding_are_refused(
+    tmp_path, files, token, value
+):
     """Or the model would be trained with one, and write with the other."""
-    edit(bart(tmp_path), file, **{token: value})
+    bart(tmp_path)
+    for file in files:
+        edit(tmp_path, file, **{token: value})
     assert f"{token} is " in (said := refusal("bart", tmp_path)) and "make them agree" in said
 
 

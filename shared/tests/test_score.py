@@ -303,7 +303,7 @@ def test_an_interval_and_a_p_that_disagree_are_explained(capsys):
             [],
             "b, seed 0: document 0 has other references than the first run",
         ),
-        (rows("a", x=[1, 2]) * 2, [], "a, seed 0: document 0 comes twice; is a file given twice"),
+        (rows("a", x=[1, 2]) * 2, [], "a, seed 0: documents come twice; is a file given twice"),
         (rows("a", x=[1]), ["b"], "no system 'b' to subtract; there are a"),
         ([*rows("a", x=[1]), rows("a", y=[1, 1])[1]], [], "document 1 has no 'x' like that of 0"),
         (rows("a", x=[1, [1, 2]]), [], "document 1 has no 'x' like that of 0"),

@@ -4,6 +4,7 @@
 #   diminishing_attention/experiments/bbc/run.sh BBC SAMSUM
 # BBC: as head_masking/experiments/bbc/run.sh says. SAMSUM: as samsum/run.sh says; its dialogues, joined by threes, help the
 # baseline to learn to copy.
+# The CSV is of commit 55308d3 or before it; the commands now draw batches in another order.
 set -euo pipefail
 BBC="$1" SAMSUM="$2" OUT=diminishing_attention/experiments/bbc R=runs/bbc-pg
 run() { python -m "diminishing_attention.$1" "${@:2}"; }

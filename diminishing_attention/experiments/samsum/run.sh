@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SAMSum, dialogues: Tables 1, 3 and 4 and Figures 2 and 3, in small. In the repository's top folder:
 #   diminishing_attention/experiments/samsum/run.sh DATA
+# The CSVs are of commit a789285 and those before it, the ones of commit 55308d3; the commands now draw batches in another order.
 # DATA holds the published train.jsonl, validation.jsonl and test.jsonl (https://arxiv.org/abs/1911.12237; fields id, document,
 # summary, a turn per sentence). About two hours on one core; a stopped script goes on where it was.
 set -euo pipefail
@@ -39,23 +40,10 @@ table() { # FOLDER DATA NAME FLAGS
   decode $R/$1 $2 --max-length 60 "${@:4}" && baselines $R/$1 $2
   python -m shared.score $R/$1/*.jsonl --minus more cov --csv $OUT/$3.csv --overwrite
 }
-table plain $R/data samsum_medium
-table section_4_2 $R/data samsum_medium_section_4_2 "${SECTION_4_2[@]}"
 table plain_test $R/held-out samsum_medium_test
 table section_4_2_test $R/held-out samsum_medium_section_4_2_test "${SECTION_4_2[@]}"
-# D23, and a minimum length, in tokens with the end: none, and the references' mean. One seed.
-run experiments.controls plain_copy train --out $R/dim-plain-0 --init $R/pg-0 --steps 150 --learning-rate 0.0005 --resume \
-  --diminishing dim
-RUNS=($R/{more,cov,dim,dim-plain}-0)
-minimum() { # FOLDER DATA LENGTH
-  decode $R/$1 $2 --max-length 60 --min-length $3
-  python -m shared.score $R/$1/*-0.jsonl --minus more cov dim --csv $OUT/samsum_medium_$1.csv --overwrite
-}
-for m in 0 24; do minimum min_$m $R/data $m; done
-for m in 0 24; do minimum min_${m}_test $R/held-out $m; done
 
-# Three dialogues joined to one, nearer to the paper's lengths: 291 words and summaries of 63; 70 tokens
-# are all of them. One seed.
+# Three dialogues joined to one, nearer to the paper's lengths: 291 words and summaries of 63. One seed.
 J=runs/samsum-joined
 mkdir -p $J/data $J/held-out
 for split in data/train data/validation data/test held-out/test; do
@@ -71,13 +59,13 @@ done
 run train --out $J/cov-0 "${C[@]}" --coverage True
 run experiments.controls plain_copy train --out $J/dim-plain-0 "${C[@]}" --diminishing dim
 RUNS=($J/{more,cov,dim,dim-plain}-0)
-joined() { # FOLDER DATA FLAGS
-  decode $J/$1 $2 --max-length 110 "${@:3}" && baselines $J/$1 $2
-  python -m shared.score $J/$1/reference.jsonl $J/$1/*-0.jsonl --minus more cov dim --csv $OUT/samsum_joined_$1.csv --overwrite
+joined() { # FOLDER DATA NAME FLAGS
+  decode $J/$1 $2 --max-length 110 "${@:4}" && baselines $J/$1 $2
+  python -m shared.score $J/$1/reference.jsonl $J/$1/*-0.jsonl --minus more cov dim --csv $OUT/$3.csv --overwrite
 }
-for m in 0 70; do joined min_$m $J/data --min-length $m; done
-joined section_4_2 $J/data "${SECTION_4_2[@]}"
-joined test $J/held-out   # once
+joined plain $J/data samsum_joined
+joined section_4_2 $J/data samsum_joined_section_4_2 "${SECTION_4_2[@]}"
+joined test $J/held-out samsum_joined_test   # once
 RUNS=($J/{more,dim}-{1,2})
 decode $J/test_seeds $J/held-out --max-length 110
 python -m shared.score $J/test/{more,dim}-0.jsonl $J/test_seeds/*.jsonl --minus more --csv $OUT/samsum_joined_seeds_test.csv --overwrite
@@ -100,4 +88,5 @@ second test
 RUNS=($J/second/{more,dim,dydim,cov}-0)
 second blocking_test --trigram-blocking
 run experiments.figures $OUT/samsum_joined_test.csv --out $OUT --title "Three dialogues joined to one, held-out test set"
-run experiments.figures --out diminishing_attention/experiments   # figure_1.png and claims.png
+run experiments.searches --csv diminishing_attention/experiments/searches.csv --overwrite   # of the tables, titles' too
+run experiments.figures --out diminishing_attention/experiments   # figure_1.png, searches.png, speed.png

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # toy, made to repeat: which function. In the repository's top folder: diminishing_attention/experiments/toy/run.sh
 # (an hour on one core; a stopped script goes on where it was)
+# The CSV is of commit 55308d3 or before it; the commands now draw batches in another order.
 set -euo pipefail
 OUT=diminishing_attention/experiments/toy R=runs/toy SEEDS="${SEEDS:-0 1 2}"
 run() { python -m "diminishing_attention.$1" "${@:2}"; }

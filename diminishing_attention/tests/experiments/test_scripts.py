@@ -94,7 +94,7 @@ def test_titles(run, tmp_path, encoder):
     pytest.importorskip("bert_score")
     pytest.importorskip("ot")
     data = write_corpus(tmp_path / "scitldr")
-    run("titles", data, encoder, ACLSUM=data)
+    run("titles", data, encoder)
 
 
 def test_joined_dialogues_follow_each_other_and_a_rest_is_left_out():

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # aclsum with predicted trees: Tables 2 and 3 at both sizes. In the repository's top folder, without arguments.
 # pip install aclsum; the parser as experiments/parse.py says. Parsing: 15 CPU seconds a paper, an hour. A run: 8 to 20.
+# The CSVs beside it are of commit 55308d3 or before it, with that commit's labels.
 source discourse_tree_attention/experiments/table.sh
 OUT=$DTA/experiments/aclsum U=(--steps ${STEPS:-240})
 corpus() { python -c "

@@ -3,6 +3,7 @@
 #   discourse_tree_attention/experiments/scitldr/run.sh SCITLDR      the folder SciTLDR-Data/SciTLDR-A of allenai/scitldr
 # Parsing: 2.4 CPU seconds an abstract on one machine, 6 on another (the parser as experiments/parse.py says): two to five
 # hours. A run: 10 to 20 seconds.
+# The CSVs beside it are of commit 55308d3 or before it, with that commit's labels.
 source discourse_tree_attention/experiments/table.sh
 SCITLDR=$1 OUT=$DTA/experiments/scitldr
 D=data/scitldr S=data/scitldr_sentences    # with trees; sentences without trees, as published
@@ -12,7 +13,6 @@ for part in train:train dev:validation test:test; do
   cp $S/${part#*:}.jsonl $D
   trees $D/${part#*:}.jsonl                # of 1,992, 619 and 618 abstracts the parser loses 3, 0 and 2
 done
-RATES=${RATES:-0.0005 0.001 0.002 0.004 0.008 0.016}
 U=(--steps ${STEPS:-200} --batch-size 32 --save-every 40)
 EDU=(--units-taken 4) SENTENCE=(--level sentence --units-taken 1)
 table $OUT scitldr_edu $D "${U[@]}" "${EDU[@]}"
@@ -22,37 +22,18 @@ table $OUT scitldr_sentence_balanced $D "${U[@]}" "${SENTENCE[@]}" --balanced Tr
 # The held-out test set, which chose nothing: train, validation and test as published.
 FOLDS=none table $OUT scitldr_edu_test $D "${U[@]}" "${EDU[@]}"
 FOLDS=none table $OUT scitldr_sentence_test $D "${U[@]}" "${SENTENCE[@]}"
-best() {    # FOLDER CSV COLUMNS...: of each run's validations the one with the best ROUGE-2
-  python - "$@" > "$2" <<'END'
-import json, sys
-from pathlib import Path
-_, folder, _, *names = sys.argv
-print("run", *names, sep=",")
-for log in sorted(Path(folder).glob("*/log.jsonl")):
-    best = max((json.loads(line) for line in log.open()), key=lambda row: row.get("rouge2", 0))
-    print(log.parent.name, *(f"{best[name]:.6g}" for name in names), sep=",")
-END
-}
-# Sentences without trees: a rate for one head, one for none, by validation ROUGE-2; then 10 seeds of each.
+# Sentences without trees, 10 seeds. Rates: of six from 0.0005 to 0.016 the best in validation ROUGE-2 over two seeds.
 encoder $S "${SENTENCE[@]}"
 W=("${ENCODER[@]}" "${U[@]}" --data $S "${SENTENCE[@]}")
-for s in ${SEEDS:-0 1}; do for rate in $RATES; do for a in ${ONLY:-dot none}; do
-  train runs/rate/$a-rate$rate-seed$s $a "${W[@]}" --learning-rate $rate --seed $s
-done; done; done
-best runs/rate $OUT/rate.csv step rouge1 rouge2 rougeLsum validation_loss
 for s in ${SEEDS:-$(seq 0 9)}; do for a in ${ONLY:-dot none previous}; do
   rate=0.002 && [ $a = dot ] && rate=0.008
   train runs/own/$a-seed$s $a "${W[@]}" --learning-rate $rate --seed $s
   rows runs/own/$a-seed$s $a $S
 done; done
 MINUS="none previous" compare $OUT/own_rate_test.csv runs/own/*.jsonl
-# EDUs: the head's rate in the same way; then the seeds of each system on the published parts, the head with its own rate.
+# EDUs: 20 seeds on the published parts, the head with its own rate, chosen in the same way.
 encoder $D
 W=("${ENCODER[@]}" "${U[@]}" --data $D "${EDU[@]}")
-for s in ${SEEDS:-0 1}; do for rate in $RATES; do
-  train runs/rate_edu/dot-rate$rate-seed$s dot "${W[@]}" --learning-rate $rate --seed $s
-done; done
-best runs/rate_edu $OUT/rate_edu.csv step rouge2 validation_loss
 for s in ${SEEDS:-$(seq 0 19)}; do for a in ${ONLY:-none d_tree c_tree_nuclearity $CONTROLS dot}; do
   rate=0.002 && [ $a = dot ] && rate=0.001
   train runs/seeds/$a-seed$s $a "${W[@]}" --learning-rate $rate --seed $s
@@ -66,14 +47,6 @@ for s in ${SEEDS:-0 1 2 3 4}; do for a in ${ONLY:-none dot}; do  # twice the upd
 done; done
 MINUS="none dot previous c_tree_nuclearity d_tree-shuffled c_tree_nuclearity-shuffled none-longer" \
   compare $OUT/scitldr_edu_seeds_test.csv runs/seeds/*.jsonl
-for k in ${SEEDS:-0 1 2 3 4}; do                                # Section 5.2: 123 abstracts, draw k on fold k
-  encoder $D-folds/$k
-  for a in ${ONLY:-none dot d_tree}; do
-    train runs/low/$a-n123-seed$k $a "${ENCODER[@]}" "${U[@]}" --data $D-folds/$k "${EDU[@]}" --examples 123 --seed $k
-    rows runs/low/$a-n123-seed$k $a-n123 $D-folds/$k
-  done
-done
-MINUS=none-n123 draws runs/low $OUT/low_resource_scitldr.csv
 # Section 5.2 as in the paper: 1,000 abstracts, both sizes. Trees of the first 1,250 and 200 abstracts of train and dev, in seven
 # folds of 207; draw k is of fold k's 1,034 for training. The table is of float32, without --mixed-precision: 60 seconds a run.
 L=data/scitldr_1450

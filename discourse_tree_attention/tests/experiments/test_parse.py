@@ -118,6 +118,15 @@ def test_texts_are_composed_as_the_parsers_edus_are(tmp_path, monkeypatch):
     assert parse.parse_corpus(tmp_path / "a.txt", tmp_path)[1] == ["Le caf\u00e9 closed."]
 
 
+def test_a_tree_is_named_after_the_id_or_the_paper_id_or_the_line(tmp_path):
+    """As `shared.data` names the documents: SciTLDR's have a paper_id."""
+    rows = [{"id": "a", "paper_id": "b", "document": "x"}, {"paper_id": "c", "source": ["y", "z"]}]
+    text = "".join(json.dumps(row) + "\n" for row in [*rows, {"document": "w"}])
+    (tmp_path / "train.jsonl").write_text(text)
+    named = list(parse.read_texts(tmp_path / "train.jsonl"))
+    assert named == [("a", "x"), ("c", "y z"), ("train-3", "w")]
+
+
 def test_nothing_is_dropped_without_a_word_and_what_is_wrong_is_one_line(tmp_path, capsys):
     """Two documents of one id; no such file; no JSON."""
     row = json.dumps({"id": "a", "document": "It rained."})

@@ -26,8 +26,6 @@ TINY = {
     "STEPS": "2",
     "SYSTEMS": "none",
     "ONLY": "dot",
-    "SIZES": "20",
-    "RATES": "0.002",
 }
 # Takes the place of the package aclsum: three papers a split.
 ACLSUM = """

@@ -43,6 +43,52 @@ def test_table_1_counts_units_and_what_the_oracle_takes(tmp_path, capsys):
     assert found["EDUs"] == f"{len(EDUS):.1f}" and float(found["EDUs (oracle)"]) >= 1
 
 
+def test_table_1_reads_the_split_and_ten_picks_of_clauses(tmp_path, capsys):
+    """--split validation; the oracle takes 10 EDUs, where it may, or 5 sentences."""
+    words = [f"word{n} thing{n}" for n in range(12)]
+    tree = "".join(f"( Nucleus (leaf {n}) (text _!{text}_!) ) " for n, text in enumerate(words, 1))
+    story = {"document": words, "summary": " ".join(words), "tree": f"( Root (span 1 12) {tree})"}
+    for split, count in (("train", 1), ("validation", 3)):
+        rows = "".join(json.dumps(story | {"id": str(n)}) + "\n" for n in range(count))
+        (tmp_path / f"{split}.jsonl").write_text(rows)
+    statistics.main([str(tmp_path), "--split", "validation"])
+    found = dict(line.rsplit(" ", 1) for line in capsys.readouterr().out.splitlines())
+    assert found["documents"] == "3"
+    assert (found["EDUs (oracle)"], found["sentences (oracle)"]) == ("10.0", "5.0")
+
+
+# The picture
+
+# ROUGE-1 of Tables 2 and 3, default sizes, and of Table 3, balanced ones
+PAPER = {
+    "edu": dict(dot=40.92, none=39.89, d_tree=40.43, c_tree_nuclearity=40.76),
+    "sentence": dict(dot=41.71, c_tree_nuclearity=41.64),
+    "sentence_balanced": {"dot-8-heads": 41.45, "c_tree": 41.68},
+}
+
+
+def test_the_claims_are_the_papers_beside_the_table_with_more_seeds(tmp_path):
+    """Each diamond is a difference of Tables 2 and 3; a blue point is of the table of seeds."""
+    for _, system, minus, end, claim in figures.CLAIMS:
+        if minus == "previous":
+            assert claim is None  # the paper has no such row
+        else:
+            assert claim == pytest.approx(PAPER[end][system] - PAPER[end][minus])
+    header = "system,minus,metric,value,low,high,seeds_low,seeds_high\n"
+    tables = {}
+    for name, value in (("scitldr_edu", 1), ("scitldr_edu_test", 2), ("scitldr_edu_seeds_test", 3)):
+        row = f"d_tree,none,rouge1,{value},{value - 0.5},{value + 0.25},,\n"
+        (tmp_path / f"{name}.csv").write_text(header + row)
+        tables[name] = figures.read_table(tmp_path / f"{name}.csv")
+    (axes,) = figures.figure_claims(tables).axes
+    (place,) = (i for i, each in enumerate(figures.CLAIMS) if each[1:3] == ("d_tree", "none"))
+    points = {(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines}
+    assert {(1, place), (3, place + 0.2), (0.54, place - 0.2)} <= points
+    assert not any(x == 2 for x, _ in points)
+    segments = [bar.get_segments()[0][:, 0].tolist() for bar in axes.collections]
+    assert [0.5, 1.25] in segments and [2.5, 3.25] in segments
+
+
 # Controls
 
 

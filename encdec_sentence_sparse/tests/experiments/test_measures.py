@@ -1,4 +1,4 @@
-"""What is measured: attention (Figures 1 and 5 to 8), cross-entropy, precision and recall."""
+"""What is measured: attention (Figures 1 and 5 to 8), cross-entropy, lengths."""
 
 from dataclasses import replace
 
@@ -15,7 +15,6 @@ from shared.data import Example, load
 from ...experiments.cross_entropy import cross_entropies, systems
 from ...experiments.lengths import lengths
 from ...experiments.measures import attention_map, read_again, retained_attention, retained_curve
-from ...experiments.precision import measured
 from ...loading import Run, load_run
 from ...selection import Selection
 from ..test_train import DATA
@@ -92,20 +91,6 @@ def test_full_is_the_loss_of_training_and_a_selection_changes_it(runs):
     assert one != pytest.approx(full, abs=1e-6)
     assert [name for name, _ in systems(run, 1)] == ["full", "ideal.r1", "random.r1", "mean_key.r1"]
     assert [name for name, _ in systems(run, 2)] == ["full", "approx.r2"]  # it has a map now
-
-
-def test_half_of_the_words_are_right_and_two_thirds_of_the_reference_are_found():
-    row = {
-        "id": "1",
-        "prediction": "bridges closed on Monday",
-        "references": [["Two bridge closed ."], ["all wrong"]],
-    }
-    found = measured(row)
-    assert found == row | {
-        "precision": pytest.approx(50),
-        "recall": pytest.approx(200 / 3),
-        "words": 4,
-    }
 
 
 def test_d28_nothing_is_cut_and_special_tokens_do_not_count(runs):

@@ -3,74 +3,73 @@
 No test depends on how fast anything is.
 """
 
+import csv
+
 import numpy as np
 import pytest
 import torch
 
 pytest.importorskip("shared")
 
+from shared.timing import Times
+
 from ...approximator import KINDS
 from ...experiments import benchmark, cost
-from ...experiments.benchmark import make_models, make_sides, rows_of, spread, time_rounds
-from ...selection import Selection
+from ...experiments.benchmark import Sizes, make_models, make_sides, rows_of
+from ...selection import FULL, Selection
 
 LENGTHS = np.arange(50, 301, 50)
 
 
 def test_all_sides_decode_as_many_tokens_and_the_full_ones_the_same(monkeypatch):
-    models, made, seen = make_models("tiny"), [], []
+    models, outputs, selections = make_models("tiny"), [], []
     for model in models:
 
         def watched(*a, generate=model.generate, **k):
-            seen.append(k.get("selection", Selection()))
-            made.append(generate(*a, **k))
-            return made[-1]
+            selections.append(k.get("selection"))
+            outputs.append(generate(*a, **k))
+            return outputs[-1]
 
         monkeypatch.setattr(model, "generate", watched)
-    parts, sides = make_sides(models, 400, 13, 7, (2, 5)), ["generate", "shared"]
-    sides += ["approx 2", "mean_key 2", "approx 5", "mean_key 5"]
-    assert list(parts)[:9] == ["encoder", *KINDS, *sides]
-    assert {parts[side]() for side in sides} == {7} and torch.equal(made[0], made[1])
-    # mean keys are the map of a model of their own
-    assert seen[2:] == [Selection("approx", r) for r in (2, 2, 5, 5)]
+    parts = make_sides(models, Sizes(length=400, sentences=13, tokens=7, read=(2, 5)))
+    sides = ["generate", "shared", "approx 2", "approx 5"]
+    assert list(parts) == ["encoder", *KINDS, *sides]
+    assert {parts[side]() for side in sides} == {7} and torch.equal(outputs[0], outputs[1])
+    assert selections == [None, FULL, Selection("approx", 2), Selection("approx", 5)]
 
 
 def test_end_to_end_is_the_encoder_the_sentence_encoder_and_the_decode():
     """A ratio is the median of the ratios within rounds."""
-    seconds = {"encoder": np.array([2.0, 2.0, 4.0]), "gru": np.array([1.0, 1.0, 2.0])}
-    seconds |= {
-        "mean": np.zeros(3),
-        "shared": np.array([2.0, 2.0, 4.0]),
-        "approx 5": np.array([1.0, 2.0, 2.0]),
+    seconds = {
+        "encoder": [2.0, 2.0, 4.0],
+        "gru": [1.0, 1.0, 2.0],
+        "mean": [0.0, 0.0, 0.0],
+        "generate": [6.0, 6.0, 12.0],
+        "shared": [2.0, 2.0, 4.0],
+        "approx 5": [1.0, 2.0, 2.0],
     }
-    rows = {row["side"]: row for row in rows_of(seconds | {"generate": np.array([6.0, 6.0, 12.0])})}
-    assert (
-        rows["shared"]["end to end"]["mean"] == 4
-        and rows["approx 5, gru"]["end to end"]["mean"] == 5
-    )
-    assert rows["approx 5, mean"]["x shared"]["mean"] == pytest.approx(4 / 3)
-    assert (
-        rows["approx 5, gru"]["decode x shared"]["mean"] == 2
-        and rows["shared"]["x generate"]["mean"] == 2
-    )
+    times = {name: Times(np.array(rounds), peak=7) for name, rounds in seconds.items()}
+    rows = {row["side"]: row for row in rows_of(times)}
+    assert [*rows] == [
+        "encoder", *KINDS, "approx 5, gru", "approx 5, mean", "generate", "shared"
+    ]  # fmt: skip
+    assert rows["shared"]["end to end"]["median"] == 4
+    assert rows["approx 5, gru"]["end to end"]["median"] == 5
+    assert rows["approx 5, mean"]["x shared"]["median"] == pytest.approx(4 / 3)
+    assert rows["approx 5, gru"]["decode x shared"]["median"] == 2
+    assert rows["shared"]["x generate"]["median"] == 2 and rows["shared"]["peak_bytes"] == 7
 
 
-def test_rounds_begin_one_side_later_and_the_first_does_not_count(monkeypatch):
-    """With a clock that only the sides move."""
-    now, log = [0.0], []
-
-    def side(name, seconds):
-        def run():
-            log.append(name)
-            now[0] += seconds.pop(0)
-
-        return run
-
-    monkeypatch.setattr(benchmark.time, "process_time", lambda: now[0])
-    sides = {"fast": side("f", [9.0, 1.0, 2.0, 10.0]), "slow": side("s", [7.0, 4.0, 4.0, 30.0])}
-    seconds = time_rounds(sides, 3)
-    assert "".join(log) == "fssffssf" and seconds["fast"].tolist() == [1, 2, 10]
-    assert spread(seconds["slow"] / seconds["fast"]) == {"mean": 3.0, "low": 2.0, "high": 4.0}
+def test_the_quick_benchmark_runs_in_the_precision_and_on_the_device_that_is_asked_for(tmp_path):
+    out = tmp_path / "rows.csv"
+    for precision in ("float32", "bf16"):
+        benchmark.main(["--quick", "--precision", precision, "--csv", str(out), "--overwrite"])
+        rows = list(csv.DictReader(out.read_text().splitlines()))
+        assert len(rows) == 9 and {row["precision"] for row in rows} == {precision}
+        assert {row["device"] for row in rows} == {"cpu"}
+        assert all(float(row["seconds_median"]) > 0 for row in rows)
+    with pytest.raises(SystemExit):
+        benchmark.main(["--quick", "--device", "cuda:99"])
 
 
 def test_eq1_quadratic_fit_finds_the_coefficients():

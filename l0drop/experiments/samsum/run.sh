@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# The CSVs were made by commit 55308d3 and before.
 # SAMSum, summaries of dialogues (Table 2's CNN/Daily Mail in small). In the repository's top folder:
 #   l0drop/experiments/samsum/run.sh DATA STANZA BART STRONGER       25 minutes a seed on one core, and 80 for the last part
 # DATA holds train.jsonl, validation.jsonl, test.jsonl. BART-0, BART-1, BART-2: folders of transformers, BARTs trained on SAMSum
@@ -24,7 +25,7 @@ for s in ${SEEDS:-0 1 2}; do
     for r in longer-0 l0-0.1-0 l0-0.2-0 l0-0.3-0 l0-0.4-0; do
       [ -e $R/lambda/$r.jsonl ] || bart predict $R/$r --data "$DATA" --split validation --limit 409 --overwrite --out $R/lambda/$r.jsonl
     done
-    score $R/lambda/{longer,l0-0.1,l0-0.2,l0-0.3,l0-0.4}-0.jsonl --csv $OUT/lambda.csv
+    score $R/lambda/{longer,l0-0.1,l0-0.2,l0-0.3,l0-0.4}-0.jsonl --csv $R/lambda.csv
   fi
   bart train --out $R/l0-0.3-$s "${F[@]}" --l0drop output --l0-weight 0.3
   bart train --out $R/freq-$s "${F[@]}" --l0drop none --rule freq   # a rule of Section 7 beside it
@@ -32,7 +33,6 @@ for s in ${SEEDS:-0 1 2}; do
   score $R/test-$s/*.jsonl --minus longer l0-0.3 --csv $R/test-$s.csv
 done
 for s in ${SEEDS:-0 1 2}; do sed "1s/^/baseline,/; 2,\$s/^/$s,/" $R/test-$s.csv; done | awk 'NR == 1 || !/^baseline/' > $OUT/test.csv
-# types.csv was made by the bart.py of commit a789285.
 # The four rules of Section 7 beside the gates, about as much pruned as in Table 2; a stronger BART, one seed.
 F=(--bart "$4" --data "$DATA" --max-source 300 --max-target 80 --learning-rate 0.03 --warmup 50 --steps 400 --batch-tokens 500
   --accumulate 1 --mixed-precision bf16 --resume)

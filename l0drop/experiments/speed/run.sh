@@ -1,6 +1,10 @@
 #!/usr/bin/env bash
-# Speed at the paper's sizes, random weights, hours on a machine that does nothing else. In the repository's top folder.
-# The committed tables are of commit a789285, whose script had more sides and rank intervals.
-# QUICK=--quick l0drop/experiments/speed/run.sh      seconds: does it run?
+# Speed at the paper's sizes, random weights, two CPU hours. In the repository's top folder:
+#   l0drop/experiments/speed/run.sh
+# CTranslate2's sides need l0drop/experiments/benchmark.txt. QUICK=--quick: seconds; does it run?
 set -euo pipefail
-python -m l0drop.experiments.benchmark --repeats 9 --overwrite ${QUICK:-} --csv ${QUICK:+runs/}l0drop/experiments/speed/benchmark.csv
+OUT=${QUICK:+runs/}l0drop/experiments/speed
+for length in 100 400 2048; do
+  python -m l0drop.experiments.benchmark --lengths $length --overwrite ${QUICK:-} --csv $OUT/benchmark_$length.csv
+done
+python -m l0drop.experiments.figures --speed $OUT/benchmark_*.csv --out $OUT
