@@ -53,11 +53,11 @@ plt.show()
 # A Transformer that writes looks at the source through *heads*. A head compares its *query* $q$
 # with a *key* of every source word. The products, over $\sqrt{d_k}$, the key's width, are the
 # *logits*; a softmax makes weights of them that sum to 1. To hide a word, add $-\infty$ to its
-# logit *inside* the softmax: $$\mathrm{softmax}\Big(\frac{q K^T}{\sqrt{d_k}} + m + \tilde m\Big) V
-# \quad (1)$$ $m$ hides padding, as in every Transformer. $\tilde m$ is the paper's: 0 at words to
-# keep, $-\infty$ at the others, in the chosen heads alone. Two heads read three words with the
-# logits $0, 0, \log 2$: weights $1/4, 1/4, 1/2$. The third word is hidden from head 0. What is
-# left?
+# logit *inside* the softmax:
+# $$\mathrm{softmax}\Big(\frac{q K^T}{\sqrt{d_k}} + m + \tilde m\Big) V \quad (1)$$
+# $m$ hides padding, as in every Transformer. $\tilde m$ is the paper's: 0 at words to keep,
+# $-\infty$ at the others, in the chosen heads alone. Two heads read three words with the logits
+# $0, 0, \log 2$: weights $1/4, 1/4, 1/2$. The third word is hidden from head 0. What is left?
 # %%
 logits = torch.tensor([1.0, 1.0, 2.0]).log()
 m_tilde = package.head_mask(
@@ -85,9 +85,8 @@ for row, kept in zip(scores, package.keep_at_least(scores, threshold=0.5, min_ke
     print("scores", [round(score, 1) for score in row.tolist()], " kept", kept.tolist())
 # %% [markdown]
 # The first and last; the second and last. For use the scores come from a trained tagger. To study
-# the method they come
-# from an *oracle* that reads the true summary: it marks the longest run of words that both share,
-# again and again.
+# the method they come from an *oracle* that reads the true summary: it marks the longest run of
+# words that both share, again and again.
 # %%
 document = "a storm hit the town on Monday ."
 marked = [
@@ -116,16 +115,15 @@ special = dict(
     pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1, forced_eos_token_id=2
 )
 bart = BartForConditionalGeneration(BartConfig(**sizes, **heads, **special, init_std=0.1))
-one.train(lambda documents, summaries: bart(documents, labels=summaries).loss, bart.parameters())
+one.train(bart, lambda bart, documents, summaries: bart(documents, labels=summaries).loss)
 # %% [markdown]
 # The loss cannot reach 0: which two of four facts is a matter of luck. Six pairs are possible, so
 # $\ln 6 / 5 = 0.36$ for each of five words is the least.
 # ## 4. The effect
 # Masks, at inference only: all heads of the top layer see the wanted facts alone. Two comparisons
-# show what the masks
-# do: the same model without masks, and a *control*, each mask on the document after its own. Two
-# questions: is a fact that was written one of the two that we want? By chance half of them are. And
-# is it *true*, a pair of the document?
+# show what the masks do: the same model without masks, and a *control*, each mask on the document
+# after its own. Two questions: is a fact that was written one of the two that we want? By chance
+# half of them are. And is it *true*, a pair of the document?
 # %%
 bart.eval()
 MASKED = {2: range(4)}  # layers from 1 = bottom, heads from 0
@@ -225,26 +223,22 @@ print(json.dumps(table))
 # ## 6. At full size
 # BART-large, masked by a tagger's scores: ROUGE-1 44.19 to 45.54 on CNN/Daily Mail (Table 1). With
 # oracle masks the top layer helps most (Figure 2), and 15 of its 16 heads together most of all. Yet
-# the masks that the paper uses fall on
-# layers 1 and 3 of 12: under a tagger's masks its search on validation data
-# (`experiments/sweep.py`) found these, and the paper gives no reason. Code: `masking.py`,
-# `tagger.py`. Our numbers, `experiments/RESULTS.md`: masks help a model that copies but does not
-# know what matters, as here.
+# the masks that the paper uses fall on layers 1 and 3 of 12: under a tagger's masks its search on
+# validation data (`experiments/sweep.py`) found these, and the paper gives no reason. Code:
+# `masking.py`, `tagger.py`. Our numbers, `experiments/RESULTS.md`: masks help a model that copies
+# but does not know what matters, as here.
 # ## Try (the asserts hold for the settings above)
 # 1. Mask the other layer: `MASKED = {1: range(4)}`, then both: `{1: range(4), 2: range(4)}`. Which
-#   decides?
+#    decides?
 #    <details><summary>Answer</summary> The top one: over ten seeds 95 to 100 % of the facts are
-# wanted ones, with both
-#    89 to 100 %. The bottom one: 40 to 73 %; without masks it is 50 %. In the paper's BART-large,
-# too, oracle masks on
-#    the top layer help most.</details>
+#    wanted ones, with both 89 to 100 %. The bottom one: 40 to 73 %; without masks it is 50 %. In
+#    the paper's BART-large, too, oracle masks on the top layer help most.</details>
 # 2. Mask one head: `MASKED = {2: [1]}`. Do the four heads of the top layer add up?
 #    <details><summary>Answer</summary> Each alone gives 57 to 86 %; by chance it is 50 %. None does
-# it alone.</details> 3. A selector that errs. Above `keep = ...` write `is_wanted = (is_wanted -
-# 1.0 * (torch.rand(300, 9) < 0.2)).abs()`:
-#    a fifth of the labels is wrong. What is left?
+#    it alone.</details>
+# 3. A selector that errs. Above `keep = ...` write
+#    `is_wanted = (is_wanted - 1.0 * (torch.rand(300, 9) < 0.2)).abs()`: a fifth of the labels is
+#    wrong. What is left?
 #    <details><summary>Answer</summary> 59 to 70 %. With a tenth wrong 78 to 86 %, with half of them
-# wrong 23 to 27 %.
-#    Masks are as good as their selector. A third of what is written at a fifth is not even true:
-# where a person is seen
-#    without the deed, the model makes one up.</details>
+#    wrong 23 to 27 %. Masks are as good as their selector. A third of what is written at a fifth is
+#    not even true: where a person is seen without the deed, the model makes one up.</details>
