@@ -19,6 +19,7 @@ from tqdm import tqdm
 from shared import pretrained
 from shared.data import Example, read
 from shared.pack import pack
+from shared.rouge import Words
 from shared.run import find_device, one_line_errors, read_flags
 from shared.score import system_name, write_outputs
 
@@ -47,6 +48,7 @@ class Options:
     out: Path | None = None
     overwrite: bool = False  # Replace that file.
     system: str = ""  # Name in the table; none: the model's and what selects, without its seed.
+    words: Words = "rouge-score"  # Of ROUGE: English, or those of any script.
     batch_size: Positive = 32  # Documents decoded at a time; outputs do not depend on it.
     device: str = "cpu"  # Device of torch.
     tagger: Path | None = None  # Masked heads see the words that this tagger's run selects.
@@ -252,6 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         seed=run.seed,
         out=options.out,
         overwrite=options.overwrite,
+        words=options.words,
     )
     if is_packed:
         print("decoded with packed weights (shared/pack.py)", file=sys.stderr)

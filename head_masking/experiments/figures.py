@@ -2,7 +2,8 @@
 
 python -m head_masking.experiments.figures head_masking/experiments/samsum
 
-effects.csv: Figures 2 and 6. synergy.csv: Figures 3 and 7. sizes.csv: Figure 5.
+effects.csv: Figures 2 and 6. synergy.csv: Figures 3 and 7. sizes.csv: Figure 5. benchmark.csv:
+what masks cost.
 """
 
 import csv
@@ -131,7 +132,34 @@ def sizes(rows):
     return figure
 
 
-DRAWN = {"effects.csv": effects, "synergy.csv": synergy, "sizes.csv": sizes}
+SIDES = {
+    "generate": "tab:gray",
+    "masks on all layers": "tab:orange",
+    "masks on the top layer, packed": "tab:blue",
+    "tagger": "tab:green",
+}
+
+
+def speed(rows):
+    """What masks cost: seconds of a batch by the length of its documents, median and range."""
+    figure, [[axes]] = panels("Masks cost next to nothing at any length", 1, 1, 3)
+    for side, colour in SIDES.items():
+        own = [row for row in rows if row["side"] == side]
+        own.sort(key=lambda row: int(row["length"]))
+        lengths = numbers(own, "length")
+        median, low, high = (numbers(own, f"seconds_{end}") for end in ("median", "low", "high"))
+        axes.errorbar(lengths, median, [median - low, high - median], color=colour, label=side)
+    axes.set(xlabel="tokens of each document", ylabel="seconds", ylim=(0, None))
+    axes.legend()
+    return figure
+
+
+DRAWN = {
+    "effects.csv": effects,
+    "synergy.csv": synergy,
+    "sizes.csv": sizes,
+    "benchmark.csv": speed,
+}
 
 
 def main(folder: Path) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from itertools import groupby
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Literal
 
 import numpy as np
@@ -25,7 +26,9 @@ from tqdm import tqdm
 
 from shared import pretrained
 from shared.data import load, open_output, write_csv
+from shared.rouge import Words, check_references, unicode_words
 from shared.run import one_line_errors, read_flags
+from shared.score import Measure as Numbers
 from shared.score import describe
 
 from ..config import Positive
@@ -46,19 +49,28 @@ Measure = Callable[..., Scores]  # kind, layer, heads -> what `measured` has of 
 
 
 def measured(
-    run: Summarizer, examples: Sequence, kept: Mapping, kind: str, layer: int = 1, heads=()
+    run: Summarizer,
+    examples: Sequence,
+    kept: Mapping,
+    kind: str,
+    layer: int = 1,
+    heads: tuple[int, ...] = (),
+    words: Words = "rouge-score",
 ) -> Scores:
-    """What the model scores as it is ("plain"), or with uniform weights on these heads of a layer
-    ("uniform").
+    """What the model scores.
 
-    The other kinds, "oracle" and "system", mask them; `kept`: such a kind -> documents with what
-    masked heads may see.
+    Args:
+        kept: "oracle" and "system" -> documents with what masked heads may see.
+        kind: "plain", as it is; "uniform", with uniform weights on these heads of a layer; a kind
+            of `kept`, which masks them.
     """
-    chosen, documents = {layer: heads}, kept.get(kind, kept["oracle"])
-    with uniform_heads(run.model, chosen if kind == "uniform" else {}):
-        masked = chosen if kind in kept else None
+    chosen = {layer: heads}
+    documents = kept.get(kind, kept["oracle"])
+    uniform = chosen if kind == "uniform" else {}
+    masked = chosen if kind in kept else None
+    with uniform_heads(run.model, uniform):
         summaries = decode_all(run, documents, masked, name=f"{kind} {chosen}")
-    return score([run.text(tokens) for tokens in summaries], examples)
+    return score([run.text(tokens) for tokens in summaries], examples, words)
 
 
 def decode_all(
@@ -74,34 +86,26 @@ def decode_all(
     return [summaries[place] for place in range(len(documents))]
 
 
-def score(texts: Sequence[str], examples: Sequence) -> Scores:
-    """(n,) percentages of every text: F1 and recall of ROUGE-1, and the sum of the F1 of ROUGE-1
-    and ROUGE-2.
-    """
+def score(texts: Sequence[str], examples: Sequence, words: Words = "rouge-score") -> Scores:
+    """(n,) percentages of every text: F1 and recall of ROUGE-1, and ROUGE-1 + ROUGE-2 F1."""
     from rouge_score.rouge_scorer import RougeScorer
 
-    scorer, references = (
-        RougeScorer(["rouge1", "rouge2"], True),
-        [example.references for example in examples],
-    )
-    found = [
-        scorer.score_multi([" ".join(r) for r in own], text)
-        for own, text in zip(references, texts, strict=True)
-    ]
-    values = [
-        (each["rouge1"].fmeasure, each["rouge1"].recall, each["rouge2"].fmeasure) for each in found
-    ]
+    tokenizer = SimpleNamespace(tokenize=unicode_words) if words == "unicode" else None
+    scorer = RougeScorer(["rouge1", "rouge2"], use_stemmer=True, tokenizer=tokenizer)
+    values = []
+    for example, text in zip(examples, texts, strict=True):
+        references = [" ".join(reference) for reference in example.references]
+        best = scorer.score_multi(references, text)
+        rouge1, rouge2 = best["rouge1"], best["rouge2"]
+        values.append([rouge1.fmeasure, rouge1.recall, rouge2.fmeasure])
     rouge1, recall, rouge2 = 100 * np.array(values).T
     return {"rouge1": rouge1, "recall": recall, "rouge1+2": rouge1 + rouge2}
 
 
 def sample(examples: Sequence, count: int) -> list:
-    """Section 4: `count` random examples, in their order, always the same ones; all if there are no
-    more.
-    """
-    chosen = np.random.default_rng(0).choice(
-        len(examples), min(count, len(examples)), replace=False
-    )
+    """Section 4: `count` random examples, in their order, always the same ones."""
+    count = min(count, len(examples))
+    chosen = np.random.default_rng(0).choice(len(examples), count, replace=False)
     return [examples[i] for i in sorted(chosen)]
 
 
@@ -178,14 +182,11 @@ def improvement(values: Scores, metric: str = "rouge1") -> dict:
     """D10: means over uniform weights on the same heads, and over the plain model; 95 % intervals
     over documents.
     """
-    differences = {"over_uniform": values[metric], "over_plain": values[f"{metric}_plain"]}
-    found = {
-        name: describe(each.reshape(1, -1, 1), paired=False) for name, each in differences.items()
-    }
-    return {
-        name: {"mean": row["value"], "low": row["low"], "high": row["high"]}
-        for name, row in found.items()
-    }
+    row = {}
+    for name, column in (("over_uniform", metric), ("over_plain", f"{metric}_plain")):
+        own = describe(Numbers(values[column].reshape(1, -1, 1)), paired=False)
+        row[name] = {"mean": own["value"], "low": own["low"], "high": own["high"]}
+    return row
 
 
 def attention_focus(
@@ -295,15 +296,21 @@ def select_heads(measure: Measure, effects: Effects, group: int = 4) -> tuple[He
     """Greedy head selection of Section 5: at every layer mask the 4, 8, 12, ... heads of the
     largest effect.
 
-    D11: layer by layer, and without the model as it is among the candidates. Chosen are, with their
-    scores, the heads with the largest ROUGE-1 + ROUGE-2 F1 under the tagger's masks; of equal sets
-    the one tried first.
+    D11: layer by layer, and without the model as it is among the candidates.
+
+    Returns:
+        The heads with the largest ROUGE-1 + ROUGE-2 F1 under the tagger's masks (on ties, the set
+        tried first), and their scores.
     """
-    tried = []
+    most = -np.inf
     for layer, order in ranked(effects).items():
         for count in [*range(group, len(order), group), len(order)]:
-            tried.append(({layer: order[:count]}, measure("system", layer, order[:count])))
-    return max(tried, key=lambda each: each[1]["rouge1+2"].mean())
+            heads = order[:count]
+            scores = measure("system", layer, heads)
+            if scores["rouge1+2"].mean() > most:
+                most = scores["rouge1+2"].mean()
+                best, best_scores = {layer: heads}, scores
+    return best, best_scores
 
 
 @dataclass
@@ -324,59 +331,60 @@ class Options:
     decoding: Literal["own", "cnn_dailymail", "nyt", "xsum"] = "own"
     # So many tokens never come twice in a row; none: those of --decoding.
     no_repeat_ngram_size: int | None = None
+    words: Words = "rouge-score"  # Of ROUGE: English, or those of any script.
     overwrite: bool = False  # Replace the results of --out if they exist.
 
     def generation(self) -> dict:
-        """What is given of `generate`: beam 1 (Appendix A: in all analyses), for which no penalty
-        counts.
-        """
-        own = (
-            {"no_repeat_ngram_size": self.no_repeat_ngram_size}
-            if self.no_repeat_ngram_size is not None
-            else {}
-        )
-        return (
-            PAPER_DECODING.get(self.decoding, {}) | {"num_beams": 1, "length_penalty": None} | own
-        )
+        """What is given of `generate`: one beam (Appendix A), for which no penalty counts."""
+        settings = dict(PAPER_DECODING.get(self.decoding, {}))
+        settings |= {"num_beams": 1, "length_penalty": None}
+        if self.no_repeat_ngram_size is not None:
+            settings["no_repeat_ngram_size"] = self.no_repeat_ngram_size
+        return settings
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
-    files = ["focus.csv"] * options.focus + ["effects.csv", "synergy.csv"] * options.effects
-    files += [f"{name_of(options.run)}.heads"] if options.tagger else []
-    for name in files:
-        if (options.out / name).exists() and not options.overwrite:  # before hours of decoding
+    name = name_of(options.run)
+    files = []
+    if options.focus:
+        files += ["focus.csv"]
+    if options.effects:
+        files += ["effects.csv", "synergy.csv"]
+    if options.tagger:
+        files += [f"{name}.heads"]
+    for file in files:
+        if (options.out / file).exists() and not options.overwrite:  # before hours of decoding
             raise ValueError(
-                f"{options.out / name} exists: choose another --out, or add --overwrite"
+                f"{options.out / file} exists: choose another --out, or add --overwrite"
             )
-    run, tagger = load_model(options.run), load_run(options.tagger) if options.tagger else None
+    run = load_model(options.run)
+    tagger = load_run(options.tagger) if options.tagger else None
     pretrained.generation(run.model, run.max_target, **options.generation())
-    data, name = options.data or run.data, name_of(options.run)
+    data = options.data or run.data
     examples = sample(load(data, SPLIT), options.documents)
+    references = {example.id: example.references for example in examples}
+    check_references(references, words=options.words)
+    min_run = tagger.config.min_run if tagger else 1
     kept = {
-        "oracle": read_documents(
-            run, examples, oracle=True, min_run=tagger.config.min_run if tagger else 1
-        )
+        "oracle": read_documents(run, examples, oracle=True, min_run=min_run),
+        "system": read_documents(run, examples, tagger),
     }
-    kept["system"] = read_documents(run, examples, tagger)
-    measure, tables = cache(partial(measured, run, examples, kept)), {}
+    measure = cache(partial(measured, run, examples, kept, words=options.words))
+    tables, effects = {}, {}
     if options.focus:
         tables["focus"] = attention_focus(run, examples, kept["oracle"])
-    effects = (
-        content_selection_effects(measure, all_heads(run.model))
-        if options.effects or tagger
-        else {}
-    )
+    if options.effects or tagger:
+        effects = content_selection_effects(measure, all_heads(run.model))
     if options.effects:
         tables["effects"] = [
-            {"layer": i, "head": h} | improvement(values) for (i, h), values in effects.items()
+            {"layer": layer, "head": head} | improvement(values)
+            for (layer, head), values in effects.items()
         ]
         tables["synergy"] = synergy(measure, effects)
-    system = {
-        "system": f"{name} (seed {run.seed}) on {Path(data).name}, {len(examples)} {SPLIT} "
-        f"documents"
-    }
+    said = f"{name} (seed {run.seed}) on {Path(data).name}, {len(examples)} {SPLIT} documents"
+    system = {"system": said}
     for table, rows in tables.items():
         with open_output(options.out / f"{table}.csv", options.overwrite) as file:
             write_csv(file, [system | row for row in rows])

@@ -205,6 +205,7 @@ SAME = {
     "out",
     "overwrite",
     "batch_size",
+    "words",
     "device",
     "keep_words",
     "oracle",

@@ -37,6 +37,20 @@ def test_heat_maps_have_the_bottom_layer_at_the_bottom_and_one_scale():
     ]
 
 
+def test_the_cost_of_masks_is_drawn_by_length():
+    rows = [
+        {"side": side, "length": f"{n}", "seconds_median": f"{n / 100}"}
+        | {"seconds_low": f"{n / 200}", "seconds_high": f"{n / 50}"}
+        for side in [*figures.SIDES, "another"]
+        for n in (1000, 100, 400)
+    ]
+    [axes] = figures.speed(rows).axes
+    assert [line.get_label() for line in axes.containers] == list(figures.SIDES)
+    for container in axes.containers:
+        line = container[0]
+        assert [*zip(*line.get_data(), strict=True)] == [(100, 1), (400, 4), (1000, 10)]
+
+
 def test_layers_are_sorted_as_numbers():
     """Of twelve, layer 12 is the top one, in whatever order the rows come."""
     steps = [
