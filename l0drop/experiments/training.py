@@ -4,6 +4,7 @@ The two differ in how a run begins. What is the same in l0drop/train.py has its 
 """
 
 import json
+import logging
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -53,6 +54,8 @@ def train(
 
     check(config)
     check_out(out, resume)
+    # At each checkpoint it would say that a BART's tied weights are saved once.
+    logging.getLogger("accelerate").setLevel(logging.ERROR)
     accelerator = Accelerator(
         mixed_precision=config.mixed_precision,
         gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=config.accumulate),
