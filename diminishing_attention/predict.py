@@ -50,6 +50,7 @@ class Options:
     system: str = ""  # Name in the table; none: the folder's, without its seed.
     batch_size: Positive = 16  # Documents decoded at a time; outputs do not depend on it.
     device: str = "cpu"  # Device of torch.
+    words: rouge.Words = "rouge-score"  # Of ROUGE: English, or those of any script.
     # First sentences of a document whose overlap with the output is measured (Table 3).
     lead: Positive = 3
     # Search of a preset; the five flags that follow win over it.
@@ -95,33 +96,48 @@ def novel_share(words: Sequence[str], source: Sequence[str], n: int) -> float:
     return sum(gram not in known for gram in grams) / len(grams) if grams else 0.0
 
 
-def measure(text: str, document: Sequence[str], lead: int = 3) -> dict[str, float]:
+def measure(
+    text: str, document: Sequence[str], lead: int = 3, words: rouge.Words = "rouge-score"
+) -> dict[str, float]:
     """The paper's own numbers of one output: words, and in percent repetition, novelty and overlap
-    with the lead.
+    with the lead, whose words are ROUGE's.
     """
-    words, source = split_words(text), split_words(" ".join(document))
-    row = {"words": len(words)}
-    row |= {f"repetition{n}": 100 * repetition_ratio(words, n) for n in range(1, 6)}  # Figure 2
-    row |= {f"novel{n}": 100 * novel_share(words, source, n) for n in range(1, 5)}  # Figure 3
+    own, source = split_words(text), split_words(" ".join(document))
+    row = {"words": len(own)}
+    row |= {f"repetition{n}": 100 * repetition_ratio(own, n) for n in range(1, 6)}  # Figure 2
+    row |= {f"novel{n}": 100 * novel_share(own, source, n) for n in range(1, 5)}  # Figure 3
     # Table 3
-    return row | {f"lead_{name}": value for name, value in overlap(text, document[:lead]).items()}
+    values = overlap(text, document[:lead], words)
+    return row | {f"lead_{name}": value for name, value in values.items()}
 
 
-def overlap(text: str, sentences: Sequence[str]) -> dict[str, list[float]]:
-    """ROUGE of a text with some sentences, as shares, whose whole is 0 where they have no word."""
-    whole = int(any(map(str.isalnum, "".join(sentences))))
-    values = rouge.score([in_lines(text)], [[list(sentences)]])
-    return {name: [float(value[0]) / 100, whole] for name, value in values.items()}
+def overlap(text: str, sentences: Sequence[str], words: rouge.Words) -> dict[str, list[float]]:
+    """ROUGE of a text with some sentences, as shares, whose whole is 0 where they have no word or
+    ROUGE does not read them.
+    """
+    lead = " ".join(sentences)
+    is_read = any(map(str.isalnum, lead))
+    if words == "rouge-score" and rouge.share_unread(lead) > 0.02:
+        is_read = False
+    values = rouge.score([in_lines(text)], [[list(sentences)]], words)
+    shares = {name: float(value[0]) / 100 for name, value in values.items()}
+    return {name: [share * is_read, int(is_read)] for name, share in shares.items()}
 
 
 def predict(
-    run: Run, examples: Sequence[Example], batch_size: int = 16, lead: int = 3, **search
+    run: Run,
+    examples: Sequence[Example],
+    batch_size: int = 16,
+    lead: int = 3,
+    words: rouge.Words = "rouge-score",
+    **search,
 ) -> Iterator[dict]:
     """Decode documents in their order; yields a dict for each, for `shared.score`.
 
     Args:
         examples: documents in sentences.
         lead: first sentences of a document, whose overlap with the output is measured.
+        words: ROUGE's.
         search: beam, length_penalty, ...: as in `search.beam_search`.
     """
     # D17: Table 4's rows are three settings of these, each a call of its own.
@@ -141,7 +157,7 @@ def predict(
         for place, (example, item) in enumerate(zip(window, items, strict=True)):
             text = text_of(run.config).decode(run.tokenizer, item, outputs[place])
             row = {"id": example.id, "prediction": text, "was_cut": item.was_cut}
-            yield row | measure(text, example.document, lead)
+            yield row | measure(text, example.document, lead, words)
 
 
 @one_line_errors
@@ -153,13 +169,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run.model.to(find_device(options.device))
     is_packed = pack(run.model)  # last: a packed model can only decode
     documents = [example for example in examples if example.document]  # a blank line stays one
+    words = options.words
     write_outputs(
-        predict(run, documents, options.batch_size, options.lead, **options.search()),
+        predict(run, documents, options.batch_size, options.lead, words, **options.search()),
         examples,
         system=options.system or system_name(options.run.name, run.config.seed),
         seed=run.config.seed,
         out=options.out,
         overwrite=options.overwrite,
+        words=words,
     )
     if is_packed:
         print("decoded with packed weights (shared/pack.py)", file=sys.stderr)

@@ -43,7 +43,7 @@ CLIP = 2.0
 
 
 def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
-    """Train and write the run folder `out`; `resume` goes on after the last checkpoint.
+    """Train and write the run folder `out`; `resume` continues from the last checkpoint.
 
     A training that was killed and resumed ends with the same bits (one process, on a CPU).
 
@@ -59,11 +59,11 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     logging.getLogger("accelerate").setLevel(logging.ERROR)
     accelerator = Accelerator(
         mixed_precision=config.mixed_precision,
-        # The plugin, for over `gradient_accumulation_steps` a variable of the shell would win.
+        # The plugin: a variable of the shell would override `gradient_accumulation_steps`.
         gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=config.accumulate),
-        # Else several processes on a CPU would each believe to be alone.
+        # Without this, several processes on a CPU would each train alone.
         cpu=not torch.accelerator.is_available(),
-        dataloader_config=DataLoaderConfiguration(even_batches=False),  # their sizes differ
+        dataloader_config=DataLoaderConfiguration(even_batches=False),  # of different sizes
         log_with=config.log_with or None,
         project_dir=out,
     )
@@ -78,16 +78,13 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     examples = load_sentences(config.data, "train")
     validation_examples = load_sentences(config.data, "validation")
     run = begin(config, examples)
-    if is_main:
-        out.mkdir(parents=True, exist_ok=True)
-        run.write_files(out)
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
 
     model, optimizer = accelerator.prepare(run.model, make_optimizer(run.model, config))
     items = run.encode(examples)
     validation = run.encode(validation_examples)
     batches = Batches(lengths(items, config), config.seed, config.batch_size, config.batch_tokens)
-    # With a generator of its own: else an epoch's start would draw from that of dropout.
+    # Its own generator: starting the loader would else draw from the one that dropout uses.
     generator = torch.Generator()
     loader = DataLoader(items, batch_sampler=batches, collate_fn=run.collate, generator=generator)
     loader = accelerator.prepare(loader)
@@ -105,8 +102,13 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
         progress = read_progress(last, accelerator.num_processes, progress["data"])
         accelerator.load_state(str(last))
         done = progress["log"][-1]["step"]
-    if is_main and done < config.steps:
-        (out / "model.safetensors").unlink(missing_ok=True)  # of a run that is lengthened
+    if is_main:
+        out.mkdir(parents=True, exist_ok=True)
+        run.write_files(out)
+        if done < config.steps:
+            (out / "model.safetensors").unlink(
+                missing_ok=True
+            )  # of a finished run that is extended
 
     accelerator.init_trackers("diminishing_attention", vars(config))
     endless = iter(accelerator.skip_first_batches(loader, done * config.accumulate))

@@ -19,6 +19,7 @@ import tyro
 
 from shared.data import Example, in_sentences, read
 from shared.pack import pack
+from shared.rouge import Words
 from shared.run import find_device, one_line_errors, read_flags
 from shared.score import system_name, write_outputs
 
@@ -53,6 +54,7 @@ class Options:
     # Whose units: the model's, or Lead's or the oracle's (Table 2).
     take: Literal["model", "lead", "oracle"] = "model"
     units: int = 0  # EDUs or sentences of a summary; 0 = as the run was trained for.
+    words: Words = "rouge-score"  # Of ROUGE: English, or those of any script.
 
 
 def predict(
@@ -128,6 +130,7 @@ def answer(run: Run, options: Options) -> None:
         seed=seed,
         out=options.out,
         overwrite=options.overwrite,
+        words=options.words,
     )
     if is_packed:
         print("units encoded with packed weights (shared/pack.py)", file=sys.stderr)

@@ -42,7 +42,7 @@ from .text import Document, check_words, positive_weight
 
 
 def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
-    """Train and write the run folder `out`; `resume` goes on after the last checkpoint.
+    """Train and write the run folder `out`; `resume` continues from the last checkpoint.
 
     A training that was killed and resumed ends with the same bits (one process, on a CPU).
 
@@ -56,11 +56,11 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     check_out(out, resume)
     accelerator = Accelerator(
         mixed_precision=config.mixed_precision,
-        # Else a variable of the shell would divide the loss.
+        # Fixed: else a variable of the shell could divide the loss.
         gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
-        # Else several processes on a CPU would each believe to be alone.
+        # Without this, several processes on a CPU would each train alone.
         cpu=not torch.accelerator.is_available(),
-        dataloader_config=DataLoaderConfiguration(even_batches=False),  # their sizes differ
+        dataloader_config=DataLoaderConfiguration(even_batches=False),  # of different sizes
         log_with=config.log_with or None,
         project_dir=out,
     )
@@ -87,13 +87,10 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     items = run.encode(examples)
     validation = run.encode(validation_examples)
     weight = positive_weight(items)
-    if is_main:
-        out.mkdir(parents=True, exist_ok=True)
-        run.write_files(out)
     # D29: documents of like length share a batch. With a summed loss a batch of long documents
     # weighs more.
     batches = Batches([len(item) for item in items], config.seed, size=config.batch_size)
-    # With a generator of its own: else an epoch's start would draw from that of dropout.
+    # Its own generator: starting the loader would else draw from the one that dropout uses.
     generator = torch.Generator()
     loader = DataLoader(items, batch_sampler=batches, collate_fn=run.collate, generator=generator)
     loader = accelerator.prepare(loader)
@@ -101,7 +98,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     if cut and is_main:
         print(f"{cut} of {len(items)} documents are cut to what the model reads")
 
-    # What a checkpoint saves beside weights, Adam's moments and random states.
+    # A checkpoint saves this beside weights, optimizer and random states.
     progress = {"data": fingerprint(examples), "log": []}
     done = 0
     if checkpoints(out):
@@ -109,9 +106,12 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
         progress = read_progress(last, accelerator.num_processes, progress["data"])
         accelerator.load_state(str(last))
         done = progress["log"][-1]["step"]
-    if is_main and done < config.steps and (out / "model.safetensors").exists():
-        # A finished run is lengthened: its weights are the best so far.
-        os.replace(out / "model.safetensors", out / "best.safetensors")
+    if is_main:
+        out.mkdir(parents=True, exist_ok=True)
+        run.write_files(out)
+        if done < config.steps and (out / "model.safetensors").exists():
+            # A finished run is extended: its weights are the best so far.
+            os.replace(out / "model.safetensors", out / "best.safetensors")
 
     accelerator.init_trackers("discourse_tree_attention", vars(config))
     endless = iter(accelerator.skip_first_batches(loader, done))

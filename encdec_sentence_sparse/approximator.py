@@ -1,6 +1,4 @@
-"""The sentence encoder of the model-based approximator, Section 4.2, and a cheaper one, which
-Section 4.5 asks for.
-"""
+"""The sentence encoder of the map (Section 4.2), and a cheaper one, as Section 4.5 asks for."""
 
 import torch
 from torch import Tensor, nn

@@ -1,5 +1,4 @@
-"""Encoder-decoder attention over the selected sentences, as a mask: the form to read and to train
-through.
+"""Encoder-decoder attention over the selected sentences, as a mask: the form to read and train.
 
 All words are read, and those of the sentences that were not selected get the weight 0. This is no
 faster than full attention; fast_attention.py decodes to the same numbers from the words of the
@@ -58,8 +57,7 @@ class LayerMemory(NamedTuple):
 
 
 class SentenceSparseAttention(nn.Module):
-    """Encoder-decoder attention of one decoder layer; takes the place of BART's, whose projections
-    it takes over.
+    """Encoder-decoder attention of one decoder layer, in the place of BART's, with its projections.
 
     Args:
         attention: BART's cross-attention. D2: its biases come along (the released code loses them).
@@ -119,11 +117,9 @@ class SentenceSparseAttention(nn.Module):
         """
         queries = self.scaled_queries(hidden_states)  # (B, H, T, K)
         memory = self.project(key_value_states, sentences, selection)
-        end = (
-            past_key_values.get_seq_length(self.layer)
-            if past_key_values is not None
-            else queries.size(2)
-        )
+        end = queries.size(2)
+        if past_key_values is not None:
+            end = past_key_values.get_seq_length(self.layer)
         steps = range(end - queries.size(2), end)
         keep = self.select(hidden_states, queries, memory, sentences, selection, steps)  # (B, T, N)
         # Eq. (2): all words
@@ -140,7 +136,7 @@ class SentenceSparseAttention(nn.Module):
         return self.join(context), None
 
     def project(self, states: Tensor, sentences: Sentences, selection: Selection) -> LayerMemory:
-        """What does not depend on the query, from the encoder states (B, S, D)."""
+        """Keys, values and sentence keys of states (B, S, D): all that is made once a source."""
         pairs = torch.stack([self.k_proj(states), self.v_proj(states)], 2)
         keys, values = (self.split(part) for part in pairs.unbind(2))
         sentence_keys = None if sentences.encoded is None else self.sentence_keys(sentences.encoded)
@@ -168,8 +164,7 @@ class SentenceSparseAttention(nn.Module):
         selection: Selection,
         steps: range,
     ) -> Tensor | None:
-        """The sentences that each query of target steps `steps` attends to; D13: each beam chooses
-        for itself.
+        """The sentences that each query of `steps` attends to; D13: each beam chooses for itself.
 
         Args:
             hidden: (B, Q, D), of which `queries` (B, H, Q, K) were made.

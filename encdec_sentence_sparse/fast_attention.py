@@ -1,11 +1,8 @@
-"""The same attention while decoding, faster: each source is kept once, and only words of selected
-sentences are read.
+"""The same attention while decoding, faster: a source is kept once, and unread words not fetched.
 
 `generate` of transformers copies keys and values for every beam, and moves them when beams change
-places. Here the
-beams of a source are queries to one memory: on a CPU that makes a whole summary 1.3 to 1.5 times as
-fast. At 4,000 tokens reading the selected sentences alone makes the decode 1.1 times as fast again
-(experiments/RESULTS.md).
+places. Here the beams of a source are queries to one memory. How much faster that makes a summary,
+and what reading the selected sentences alone adds, says experiments/RESULTS.md.
 """
 
 import torch
@@ -17,8 +14,8 @@ from transformers.modeling_outputs import BaseModelOutput
 from .attention import LayerMemory, SentenceSparseAttention
 from .selection import FULL, Selection, SentenceAttention, Sentences
 
-# Settings of `generate` that read the source's tokens or bring a cache, with the value that asks
-# for nothing: here the source is in a cache of its own.
+# Unsupported settings of `generate`, each with its neutral value: here the source is in a cache of
+# its own.
 NOT_SUPPORTED = {
     "inputs": None,
     "inputs_embeds": None,
@@ -71,9 +68,7 @@ class SourceCache(EncoderDecoderCache):
         self.self_attention_cache.reorder_cache(beam_idx)
 
     def stand_in(self, states: Tensor) -> dict:
-        """Inputs for `generate`, which repeats them for every beam: one position of (B, S, D)
-        stands for the source.
-        """
+        """Inputs for `generate`, which repeats them for every beam: one position of (B, S, D)."""
         outputs = BaseModelOutput(states[:, :1])
         return {
             "encoder_outputs": outputs,
@@ -83,9 +78,7 @@ class SourceCache(EncoderDecoderCache):
 
 
 class FastAttention(SentenceSparseAttention):
-    """`SentenceSparseAttention` that also decodes from a SourceCache, one step of `generate` at a
-    time.
-    """
+    """`SentenceSparseAttention` that also decodes from a SourceCache, one step at a time."""
 
     def forward(
         self,
@@ -128,8 +121,7 @@ class FastAttention(SentenceSparseAttention):
     def attend_gathered(
         self, queries: Tensor, pairs: Tensor, keep: Tensor, cache: SourceCache
     ) -> Tensor:
-        """Per source, fetch the words that any beam selected, and let each beam see those that it
-        selected itself.
+        """Fetch the words that any beam of a source selected; each beam sees its own selection.
 
         One gather of what all beams need reads less than a gather per beam: beams mostly agree. It
         goes into a buffer that is used again and again; fresh memory would cost as much as the

@@ -17,11 +17,10 @@ from .selection import FULL, Selection, SentenceAttention, Sentences, sentences_
 
 
 class SentenceSparseBart(BartForConditionalGeneration):
-    """A BART with sentence-sparse attention in every decoder layer; `selection` is an argument of
-    its methods.
+    """A BART with sentence-sparse attention in every decoder layer.
 
-    A field of our own is saved with its config: `sentence_encoder`, None or one of
-    approximator.KINDS.
+    `selection` is an argument of its methods. A field of our own is saved with its config:
+    `sentence_encoder`, None or one of approximator.KINDS.
     """
 
     def __init__(self, config: BartConfig):
@@ -89,9 +88,7 @@ class SentenceSparseBart(BartForConditionalGeneration):
         selection: Selection,
         is_recorded: bool = False,
     ) -> Sentences:
-        """The sentences of encoded documents (B, S, D), with their vectors where the approximation
-        needs them.
-        """
+        """The sentences of encoded documents (B, S, D), with vectors where a map needs them."""
         encoder = self.sentence_encoder
         if selection.mode == "approx" and encoder is None:
             raise ValueError(
@@ -168,9 +165,7 @@ class SentenceSparseBart(BartForConditionalGeneration):
 
 
 def add_approximator(model: SentenceSparseBart, kind: str) -> None:
-    """Give the model a new approximator: a sentence encoder, and maps that start as those of the
-    words (A.1).
-    """
+    """Give the model a sentence encoder, and maps that start as those of the words (A.1)."""
     encoder = SentenceEncoder(kind, model.config.d_model, model.config.dropout)
     model.sentence_encoder = encoder.to(model.device, model.dtype).train(model.training)
     for attention in model.attentions:
@@ -179,14 +174,14 @@ def add_approximator(model: SentenceSparseBart, kind: str) -> None:
 
 
 def approximator_parameters(model: SentenceSparseBart) -> list[nn.Parameter]:
-    """theta~ of Section 4.3: the sentence encoder's parameters and the maps W^Q, W^K of all
-    layers.
-    """
-    parts = [
-        model.sentence_encoder,
-        *(part for a in model.attentions for part in (a.sentence_q, a.sentence_k)),
-    ]
-    return [parameter for part in parts if part is not None for parameter in part.parameters()]
+    """theta~ of Section 4.3: the sentence encoder and the maps W^Q, W^K of all layers."""
+    if model.sentence_encoder is None:
+        return []
+    parameters = [*model.sentence_encoder.parameters()]
+    for attention in model.attentions:
+        parameters += attention.sentence_q.parameters()
+        parameters += attention.sentence_k.parameters()
+    return parameters
 
 
 def freeze(model: SentenceSparseBart, phase: str) -> None:

@@ -1,8 +1,7 @@
 """Summarise texts or a data set under a selection of sentences; references: ends with a table.
 
 python -m encdec_sentence_sparse.predict runs/apx story.txt
-python -m encdec_sentence_sparse.predict facebook/bart-large-cnn news.txt --mode ideal --r 5
-    --min-length 0
+python -m encdec_sentence_sparse.predict facebook/bart-large-cnn news.txt --r 5 --min-length 0
 python -m encdec_sentence_sparse.predict runs/apx --data toy --split test --r 5 --out apx.jsonl
 """
 
@@ -14,10 +13,10 @@ from typing import Annotated, Literal
 
 import torch
 import tyro
-from tqdm import tqdm
 
 from shared import pretrained
 from shared.data import Example, read
+from shared.rouge import Words
 from shared.run import find_device, one_line_errors, read_flags
 from shared.score import system_name, write_outputs
 
@@ -44,6 +43,7 @@ class Options:
     out: Path | None = None
     overwrite: bool = False  # Replace that file.
     system: str = ""  # Name in the table; none: RUN.MODE.rR, RUN without its seed.
+    words: Words = "rouge-score"  # Of ROUGE: English, or unicode, those of any script.
     batch_size: Positive = 8  # Documents decoded at a time; outputs do not depend on it.
     device: str = "cpu"  # Device of torch.
     # How sentences are chosen; none: approx, or ideal without a learned map.
@@ -88,7 +88,6 @@ def predict(
     Yields:
         id, prediction, was_cut, and sentences: how many the document has, `</s>` is one (D7).
     """
-    bar = tqdm(total=len(examples), unit="document", disable=None)
     for start in range(0, len(examples), WINDOW):
         window = examples[start : start + WINDOW]
         items = run.encode(window)
@@ -100,7 +99,6 @@ def predict(
             for place, tokens in zip(places, summaries, strict=True):
                 text = run.tokenizer.decode(tokens, skip_special_tokens=True)
                 texts[place] = " ".join(text.split())
-            bar.update(len(places))
         for place, (example, item) in enumerate(zip(window, items, strict=True)):
             yield {
                 "id": example.id,
@@ -108,7 +106,6 @@ def predict(
                 "sentences": item.sentence_ids[-1] + 1,
                 "was_cut": item.was_cut,
             }
-    bar.close()
 
 
 def choose(run: Run, options: Options) -> Selection:
@@ -151,6 +148,7 @@ def answer(options: Options, run: Run) -> None:
         seed=run.config.seed,
         out=options.out,
         overwrite=options.overwrite,
+        words=options.words,
     )
 
 

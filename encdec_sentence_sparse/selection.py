@@ -1,5 +1,4 @@
-"""Which source sentences a decoder step attends to, and how that is learned: Sections 3 and 4, in
-the paper's order.
+"""Which source sentences a decoder step attends to, and how that is learned: Sections 3 and 4.
 
 Eq. (1) is in experiments/cost.py, Eq. (2), (3), (8) and (9) in attention.py, Eq. (10) in
 approximator.py, all others here. PAPER.md has the glossary. The queries Q of a document are its T
@@ -57,8 +56,12 @@ class SentenceAttention(NamedTuple):
 
 
 def saliency(word_attention: Tensor, membership: Tensor) -> Tensor:
-    """Attention that each sentence receives: (B, H, Q, S) softmax over all words, (B, S, N) -> (B,
-    H, Q, N).
+    """Attention that each sentence receives.
+
+    Args:
+        word_attention: (B, H, Q, S) softmax over all words; membership: (B, S, N).
+    Returns:
+        (B, H, Q, N)
     """
     # Eq. (4): the softmax over words has divided by Z_m already; the product sums over each
     # sentence's words.
@@ -82,9 +85,7 @@ def mean_over_steps(values: Tensor, is_step: Tensor) -> Tensor:
 
 
 def sparsity_loss(record: Sequence[SentenceAttention], is_step: Tensor) -> Tensor:
-    """L_sparse of Eq. (5): entropy of saliency, mean over heads (A.4), layers and (B, T) target
-    steps.
-    """
+    """L_sparse of Eq. (5): entropy of saliency, mean over heads (A.4), layers and target steps."""
     per_layer = [entropy(layer.exact.float()).mean(1) for layer in record]  # (B, T) each
     # Eq. (5), L_sparse
     return mean_over_steps(torch.stack(per_layer).mean(0), is_step)
@@ -94,8 +95,12 @@ def sparsity_loss(record: Sequence[SentenceAttention], is_step: Tensor) -> Tenso
 
 
 def top_r(scores: Tensor, exists: Tensor, r: int) -> Tensor:
-    """The r sentences with the highest scores: (B, Q, N), heads already averaged, (B, N) -> (B, Q,
-    N) bool.
+    """The r sentences with the highest scores.
+
+    Args:
+        scores: (B, Q, N), heads already averaged; exists: (B, N).
+    Returns:
+        (B, Q, N) bool.
 
     A document with fewer sentences keeps all. No gradient passes through the choice: that is why
     Section 4.3 needs two losses.
@@ -147,8 +152,13 @@ def sentence_softmax(logits: Tensor, exists: Tensor) -> Tensor:
 
 
 def approximate_attention(queries: Tensor, sentence_keys: Tensor, exists: Tensor) -> Tensor:
-    """(B, H, Q, K) f1(q_m) times K ** -0.5 and (B, H, N, K) f2(k_{i,1}, ..., k_{i,J_i}) -> (B, H,
-    Q, N).
+    """Attention to sentences.
+
+    Args:
+        queries: (B, H, Q, K) f1(q_m), times K ** -0.5.
+        sentence_keys: (B, H, N, K) f2(k_{i,1}, ..., k_{i,J_i}).
+    Returns:
+        (B, H, Q, N)
     """
     # Eq. (7): one product a sentence, where Eq. (4) needs one a word
     return sentence_softmax(queries @ sentence_keys.transpose(-1, -2), exists)
@@ -158,9 +168,7 @@ def approximate_attention(queries: Tensor, sentence_keys: Tensor, exists: Tensor
 
 
 def sharpen(attention: Tensor, exists: Tensor, temperature: float = 0.5) -> Tensor:
-    """A.5, the target of training: saliency at a temperature below 1, which is sparser: (B, H, Q,
-    N) twice.
-    """
+    """A.5, the target of training: saliency at a temperature below 1: (B, H, Q, N) twice."""
     # Eq. (15): T = 0.5 squares each share
     return sentence_softmax(logarithm(attention) / temperature, exists)
 
@@ -172,11 +180,10 @@ def kl_divergence(exact: Tensor, approximate: Tensor) -> Tensor:
 
 
 def kl_loss(record: Sequence[SentenceAttention], is_step: Tensor, exists: Tensor) -> Tensor:
-    """L_KL of Eq. (11): from the sharpened saliency to its approximation, mean over heads (A.4),
-    layers and steps.
+    """L_KL of Eq. (11): from the sharpened saliency to its approximation.
 
-    Nothing is detached: in integrated training the loss reaches the decoder through both of its
-    arguments.
+    It is a mean over heads (A.4), layers and steps. Nothing is detached: in integrated training the
+    loss reaches the decoder through both of its arguments.
 
     Args:
         is_step: (B, T) bool; exists: (B, N) bool.
@@ -234,9 +241,7 @@ def objective(
 
 
 def ideal_probability(step: int, steps: int) -> float:
-    """Section 4.3: how likely Int-Mix takes the exact saliency at update `step`; from 1 down to 0
-    in `steps`.
-    """
+    """Section 4.3: how likely Int-Mix takes the exact saliency: from 1 down to 0 in `steps`."""
     return max(0.0, 1 - step / steps)
 
 
@@ -244,9 +249,7 @@ def ideal_probability(step: int, steps: int) -> float:
 
 
 def feature_sums(keys: Tensor, membership: Tensor, phi: str) -> Tensor:
-    """sum_j phi(k_{i,j}), the part of Eq. (19) that a document needs once: (B, H, S, K) -> (B, H,
-    N, K).
-    """
+    """sum_j phi(k_{i,j}) of Eq. (19), once a document: (B, H, S, K) -> (B, H, N, K)."""
     return membership.transpose(1, 2).unsqueeze(1) @ PHI[phi](keys)
 
 
@@ -299,9 +302,7 @@ def sentences_of(
 
 
 def check_ids(sentence_ids: Tensor, attention_mask: Tensor) -> None:
-    """ValueError that names the document and the position where sentence ids do not cover the
-    input.
-    """
+    """ValueError that names document and position where sentence ids do not cover the input."""
     if sentence_ids.shape != attention_mask.shape:
         raise ValueError(
             f"sentence_ids {tuple(sentence_ids.shape)} must be as input_ids "

@@ -18,8 +18,7 @@ SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_t
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """Byte-level byte-pair encoding in BART's manner: `<s> text </s>`, a word's leading blank
-    belongs to it.
+    """Byte-level BPE in BART's manner: `<s> text </s>`, a word's leading blank belongs to it.
 
     It learns from words of up to 1,000 characters: the time of merging grows with the square of
     their length.
@@ -79,9 +78,7 @@ class Batch(NamedTuple):
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, document: Sequence[str], max_length: int) -> Item:
-    """Tokens of a document, given in sentences, with their sentences, cut to at most `max_length`
-    tokens (D9).
-    """
+    """A document of sentences as at most `max_length` tokens with their sentences (D9)."""
     return encode_all(tokenizer, [document], max_length)[0]
 
 
@@ -147,11 +144,10 @@ def tokenize(
 
 
 def token_sentence_ids(tokens: Tokens, document: Sequence[str]) -> list[int]:
-    """The sentence of each token: 0, 1, ... without gaps; sentences without a token are not
-    counted.
+    """The sentence of each token: 0, 1, ... without gaps.
 
-    A token belongs to the sentence of its last character, and what stands between two sentences to
-    the one before. `<s>` belongs to the first sentence.
+    Sentences without a token are not counted. A token belongs to the sentence of its last
+    character, and what stands between two sentences to the one before. `<s>` belongs to the first.
 
     Args:
         tokens: of the document's sentences, joined by blanks.

@@ -39,7 +39,7 @@ from .text import Item
 
 
 def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
-    """Train and write the run folder `out`; `resume` goes on after the last checkpoint.
+    """Train and write the run folder `out`; `resume` continues from the last checkpoint.
 
     A training that was killed and resumed ends with the same bits (one process, on a CPU).
 
@@ -53,11 +53,11 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     check_out(out, resume)
     accelerator = Accelerator(
         mixed_precision=config.mixed_precision,
-        # The plugin, for over `gradient_accumulation_steps` a variable of the shell would win.
+        # The plugin: a variable of the shell would override `gradient_accumulation_steps`.
         gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=config.accumulate),
-        # Else several processes on a CPU would each believe to be alone.
+        # Without this, several processes on a CPU would each train alone.
         cpu=not torch.accelerator.is_available(),
-        dataloader_config=DataLoaderConfiguration(even_batches=False),  # their sizes differ
+        dataloader_config=DataLoaderConfiguration(even_batches=False),  # of different sizes
         log_with=config.log_with or None,
         project_dir=out,
     )
@@ -72,9 +72,6 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     examples = load(config.data, "train", config.examples or None)
     validation_examples = load(config.data, "validation")
     run = begin(config, examples)
-    if is_main:
-        out.mkdir(parents=True, exist_ok=True)
-        run.write_files(out)
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
 
     # Appendix A: Adam; released code: beta1 = 0.9, beta2 = 0.999, eps 1e-8. The loop sets the rate.
@@ -89,7 +86,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     items = run.encode(examples)
     validation = run.encode(validation_examples)
     batches = Batches([len(item.ids) for item in items], config.seed, size=config.batch_size)
-    # With a generator of its own: else an epoch's start would draw from that of dropout.
+    # Its own generator: starting the loader would else draw from the one that dropout uses.
     generator = torch.Generator()
     loader = DataLoader(items, batch_sampler=batches, collate_fn=run.collate, generator=generator)
     loader = accelerator.prepare(loader)
@@ -97,7 +94,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     if cut and is_main:
         print(f"{cut} of {len(items)} documents are cut to --max-source {config.max_source}")
 
-    # What a checkpoint saves beside weights, Adam's moments and random states.
+    # A checkpoint saves this beside weights, optimizer and random states.
     progress = {"data": fingerprint(examples), "log": []}
     done = 0
     if checkpoints(out):
@@ -106,8 +103,11 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
         accelerator.load_state(str(last))
         done = progress["log"][-1]["step"]
     weights, best = out / "model.safetensors", out / "best.safetensors"
-    if is_main and done < config.steps and not config.patience:
-        weights.unlink(missing_ok=True)  # of a run that is lengthened
+    if is_main:
+        out.mkdir(parents=True, exist_ok=True)
+        run.write_files(out)
+        if done < config.steps and not config.patience:
+            weights.unlink(missing_ok=True)  # of a finished run that is extended
 
     accelerator.init_trackers("head_masking", vars(config))
     save_every = config.save_every or epoch(len(items), config, accelerator.num_processes)

@@ -38,7 +38,7 @@ from .text import Item
 
 
 def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
-    """Train and write the run folder `out`; `resume` goes on after the last checkpoint.
+    """Train and write the run folder `out`; `resume` continues from the last checkpoint.
 
     A training that was killed and resumed ends with the same bits (one process, on a CPU).
 
@@ -52,11 +52,11 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     check_out(out, resume)
     accelerator = Accelerator(
         mixed_precision=config.mixed_precision,
-        # The plugin, for over `gradient_accumulation_steps` a variable of the shell would win.
+        # The plugin: a variable of the shell would override `gradient_accumulation_steps`.
         gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=config.accumulate),
-        # Else several processes on a CPU would each believe to be alone.
+        # Without this, several processes on a CPU would each train alone.
         cpu=not torch.accelerator.is_available(),
-        dataloader_config=DataLoaderConfiguration(even_batches=False),  # their sizes differ
+        dataloader_config=DataLoaderConfiguration(even_batches=False),  # of different sizes
         log_with=config.log_with or None,
         project_dir=out,
     )
@@ -70,10 +70,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     set_seed(config.seed)
     examples = load(config.data, "train")
     validation_examples = load(config.data, "validation")
-    run = begin(config, examples)
-    if is_main:
-        out.mkdir(parents=True, exist_ok=True)
-        run.write_files(out)
+    run = begin(config, examples)  # new, or from --init; a checkpoint's weights replace these below
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout and gates
 
     # Appendix A: Adam, beta1 = 0.9, beta2 = 0.98; released code: eps 1e-8. The loop sets the rate.
@@ -82,7 +79,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     items = run.encode(examples)
     validation = run.encode(validation_examples)
     batches = Batches(lengths(items), config.seed, tokens=config.batch_tokens)
-    # With a generator of its own: else an epoch's start would draw from that of dropout.
+    # Its own generator: starting the loader would else draw from the one that dropout uses.
     generator = torch.Generator()
     loader = DataLoader(items, batch_sampler=batches, collate_fn=run.collate, generator=generator)
     loader = accelerator.prepare(loader)
@@ -90,7 +87,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     if cut and is_main:
         print(f"{cut} of {len(items)} sources are cut to --max-source {config.max_source}")
 
-    # What a checkpoint saves beside weights, Adam's moments and random states.
+    # A checkpoint saves this beside weights, optimizer and random states.
     dual = SparsityControl(config.target_sparsity, held_open(config))
     progress = {"data": fingerprint(examples), "log": []}
     done = 0
@@ -100,10 +97,16 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
         accelerator.load_state(str(last))
         dual = SparsityControl(**progress["dual"])
         done = progress["log"][-1]["step"]
-    if is_main and done < config.steps:
-        (out / "model.safetensors").unlink(missing_ok=True)  # of a run that is lengthened
+    if is_main:
+        out.mkdir(parents=True, exist_ok=True)
+        run.write_files(out)
+        if done < config.steps:
+            (out / "model.safetensors").unlink(
+                missing_ok=True
+            )  # of a finished run that is extended
 
     accelerator.init_trackers("l0drop", vars(config))
+    # An update is `accumulate` micro-batches; `Batches` never ends.
     endless = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
     bar = tqdm(total=config.steps, initial=done, disable=None if is_main else True)
     for step in range(done, config.steps):
@@ -148,19 +151,21 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
         return
 
     # D13: the weights that stay are the mean of the last checkpoints.
-    states = [load_file(path / "model.safetensors") for path in checkpoints(out)]
+    last = checkpoints(out)[-config.average_last :]
+    states = [load_file(path / "model.safetensors") for path in last]
     mean = {name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]}
     save_file(mean, out / "model.safetensors")
-    report(run, validation, progress["log"][-1], out)
+    run.model.load_state_dict(mean)
+    report(run, validation, out)
 
 
 def lengths(items: Sequence[Item]) -> list[tuple[int, int]]:
-    """What batches are sorted by: tokens of the target, which `batch_tokens` counts, and source."""
+    """Batches are sorted by the target's tokens, which `batch_tokens` counts, then the source's."""
     return [(len(item.target), len(item.source)) for item in items]
 
 
 def sparsity(encoding: Encoding) -> torch.Tensor:
-    """Share of source encodings that the last layer would prune at test time; 0 of a baseline."""
+    """Share of source encodings that the last layer would prune at test time; 0 without gates."""
     if not encoding.log_alpha:
         return torch.zeros((), device=encoding.keep.device)
     return (expected_gates(encoding.log_alpha[-1]) == 0)[encoding.keep].float().mean()
@@ -170,7 +175,7 @@ def sparsity(encoding: Encoding) -> torch.Tensor:
 def validate(run: Run, items: Sequence[Item], hold_open: bool = False) -> dict[str, float]:
     """Validation loss and share of encodings pruned, in eval mode (expected gates).
 
-    The loss is in nats per token, not smoothed, mean over sentences.
+    The loss is in nats per token, without label smoothing, averaged over sentences.
     """
     run.model.eval()
     losses = []
@@ -185,23 +190,24 @@ def validate(run: Run, items: Sequence[Item], hold_open: bool = False) -> dict[s
     return {"validation_loss": torch.cat(losses).mean().item(), "sparsity": pruned / tokens}
 
 
-def report(run: Run, validation: list[Item], row: dict, out: Path) -> None:
-    """Say what came out, and what the loss is where each target stands beside another source."""
+def report(run: Run, validation: list[Item], out: Path) -> None:
+    """Print the validation loss, and what it is where each target stands beside another source."""
     others = validation[1:] + validation[:1]
     exchanged = [
         item._replace(source=other.source) for item, other in zip(validation, others, strict=True)
     ]
+    row = validate(run, validation)
     exchanged_loss = validate(run, exchanged)["validation_loss"]
     print(
-        f"{out}: {row['step']} updates, validation loss {row['validation_loss']:.3f}, "
-        f"with the sources exchanged {exchanged_loss:.3f}"
+        f"{out}: {run.config.steps} updates, validation loss {row['validation_loss']:.3f}, "
+        f"with the sources exchanged {exchanged_loss:.3f} (should be higher)"
     )
     if run.model.l0drop:
         print(f"{100 * row['sparsity']:.1f} % of the encodings are pruned")
         if row["sparsity"] in (0, 1):
             print(
-                "every gate is closed, or none: leave --l0-weight out, so that lambda follows "
-                "--target-sparsity, or train with more --steps"
+                "all gates are open, or all are closed: leave --l0-weight out, so that lambda "
+                "follows --target-sparsity, or train with more --steps"
             )
     print(f"next: python -m {__package__}.predict {out} FILE.txt")
 

@@ -49,7 +49,11 @@ class Page:
         """Markdown of the package's folder as HTML; its pictures are copied."""
 
         def copy(match: re.Match) -> str:
-            return f"]({self.picture((self.folder / match[1]).read_bytes())})"
+            path = self.folder / match[1]
+            if not path.exists():
+                self.problems.append(f"there is no {match[1]} to show")
+                return ""
+            return f"]({self.picture(path.read_bytes())})"
 
         return self.markup.text(re.sub(r"\]\(([\w/.-]+\.png)\)", copy, markdown), below)
 

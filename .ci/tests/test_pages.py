@@ -449,6 +449,7 @@ def test_pages_keep_the_order_of_reading_and_of_numbers(tmp_path):
         ("README_md", "0.5", "[0.5](#half)", "paper.html: the link #half leads nowhere"),
         ("README_md", "0.5", '<p id="eq-1">', "the id eq-1 stands twice"),
         ("README_md", "![A half]", "![]", "a picture without words"),
+        ("README_md", "](lesson.png)", "](half.png)", "there is no half.png to show"),
         (
             "README_md",
             "**Claim:**",

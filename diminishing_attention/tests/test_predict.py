@@ -31,6 +31,9 @@ def test_measures_of_one_text_by_hand():
     other = measure("राम", ["... !"])
     # a lead without a word: a share of nothing
     assert other["words"] == 1 and other["lead_rouge1"] == [0, 0]
+    # one that ROUGE reads only if it is asked to
+    assert measure("राम गया", ["राम गया ."])["lead_rouge1"] == [0, 0]
+    assert measure("राम गया", ["राम गया ."], 3, "unicode")["lead_rouge1"] == [1, 1]
     assert len(found) == len(other) == 1 + 5 + 4 + 3
     assert measure("a storm", ["It rained .", "A storm came ."], 1)["lead_rouge1"] == [0, 1]
 
@@ -71,10 +74,10 @@ def test_d21_flags_reach_the_search_and_the_measures(trained, monkeypatch, tmp_p
     The lead (Table 3) has so many sentences.
     """
     seen, leads, search = [], [], command.beam_search
-    monkeypatch.setattr(command, "measure", lambda text, document, lead: leads.append(lead) or {})
+    monkeypatch.setattr(command, "measure", lambda *a: leads.append(a[2:]) or {})
     monkeypatch.setattr(command, "beam_search", lambda *a, **k: seen.append(k) or search(*a, **k))
     five = "--beam 3 --length-penalty 1.5 --trigram-blocking --min-length 2 --max-length 7"
-    preset = "--lead 5 --decoding paper-dim --length-penalty 0 --min-length 0 --max-length 7"
+    preset = "--lead 5 --words unicode --decoding paper-dim --length-penalty 0 --min-length 0 --max-length 7"
     for flags in (five, preset, ""):
         out = ["--out", str(tmp_path / "a.txt"), "--overwrite"]
         main([str(trained(SMALL)), "--data", SMALL.data, "--limit", "1", *out, *flags.split()])
@@ -93,7 +96,7 @@ def test_d21_flags_reach_the_search_and_the_measures(trained, monkeypatch, tmp_p
         "max_length": 7,
     }
     assert seen == [search | {"never": (0, 1)} for search in (given, won, DECODING["tiny"])]
-    assert leads == [3, 5, 3]
+    assert leads == [(3, "rouge-score"), (5, "unicode"), (3, "rouge-score")]
 
 
 def test_lines_in_are_lines_out(trained, tmp_path, capsys):

@@ -93,13 +93,13 @@ def test_d17_the_second_phases_and_table_4_are_the_papers(commands):
     assert configs["runs/cov"] == replace(paper, coverage=True, init="runs/base", steps=3000)
     assert configs["runs/abs-dim"].model == "bertsum-abs"
     search = {name: tuple(row.search().values()) for name, row in outputs.items()}
-    assert [search[f"t4/{name}.jsonl"] for name in ("cov", "only", "norm", "all")] == [
+    assert [search[f"runs/t4/{name}.jsonl"] for name in ("cov", "only", "norm", "all")] == [
         (4, 0.0, False, 36, 100),
         (6, 0.0, False, 36, 100),
         (6, 1.5, False, 36, 100),
         (6, 1.5, True, 36, 100),
     ]
-    assert search["t1/abs.jsonl"] == (5, 0.95, True, 51, 200)  # PreSumm's command
+    assert search["runs/t1/abs.jsonl"] == (5, 0.95, True, 51, 200)  # PreSumm's command
     assert all(
-        outputs[f"t4/{name}.jsonl"].run.name == "dim-400" for name in ("only", "norm", "all")
+        outputs[f"runs/t4/{name}.jsonl"].run.name == "dim-400" for name in ("only", "norm", "all")
     )

@@ -70,7 +70,7 @@ def test_lead_and_oracle_by_hand():
             return [np.array([0.0, 1, 3, 2])]
 
     def prediction(take, summary="x"):
-        example = SimpleNamespace(id="e", summary=[summary])
+        example = SimpleNamespace(id="e", references=[[summary]])
         (row,) = predict(Given(TrainConfig(units_taken=2), None, None), [example], take)
         return row["prediction"]
 
@@ -83,7 +83,7 @@ def test_lead_and_oracle_by_hand():
     assert prediction("oracle") == ["a", "b"]
     # D7: the oracle reads English; what the model takes needs no oracle
     assert prediction("model", "дождь") == ["c", "d"]
-    with pytest.raises(ValueError, match="1 of 1 summaries, the first of e, are not written in"):
+    with pytest.raises(ValueError, match="1 of 1 documents have summaries not written in a-z: e"):
         prediction("oracle", "дождь")
     document.references.clear()
     with pytest.raises(ValueError, match="d has no reference, which the oracle needs"):

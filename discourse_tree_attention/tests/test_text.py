@@ -160,14 +160,16 @@ def test_d7_the_oracle_reads_what_the_model_reads(read):
     assert cut(chain, 3).required == [[], [], [1]] and cut(chain, 4) is chain
 
 
-def test_d7_a_corpus_that_the_oracle_cannot_read_is_refused():
+def test_d7_a_corpus_that_the_oracle_cannot_read_is_refused(capsys):
     """More than 1 % of the summaries with letters beside a-z; a foreign one among many is read as
     it is.
     """
-    hindi, english = example(summary=["\u092e\u094b\u0930 \u0928\u093e\u091a\u093e"]), example()
+    english = example(id="b")
+    hindi = example(id="a", references=[["a b"], ["\u092e\u094b\u0930 \u0928\u093e\u091a\u093e"]])
     check_words([hindi] + 99 * [english])
-    check_words([example(summary=[])])
-    with pytest.raises(ValueError, match="2 of 100 summaries, the first of one, .* reads English"):
+    assert capsys.readouterr().err == "1 of 100 documents have summaries not written in a-z: a\n"
+    check_words([example(references=[])])
+    with pytest.raises(ValueError, match="2 of 100 documents have .*: a, a; .* reads English"):
         check_words(2 * [hindi] + 98 * [english])
 
 

@@ -299,7 +299,9 @@ def test_d7_a_training_refuses_summaries_that_the_oracle_does_not_read(tmp_path)
         rows = [line | {"id": str(i)} for i in range(4)]
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (tmp_path / f"{split}.jsonl").write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match="8 of 8 summaries, the first of 0, are not written in"):
+    with pytest.raises(
+        ValueError, match="8 of 8 documents have summaries not written in a-z: 0, 1, 2, 3, 0, ..."
+    ):
         train(small(data=str(tmp_path), **PLAIN), tmp_path / "run")
     assert not (tmp_path / "run" / "config.json").exists()
 

@@ -52,8 +52,7 @@ def row_of(terms: list[np.ndarray], seconds: np.ndarray) -> dict:
 
 
 def run_mode(bart: nn.Module, mode: str, source: int, target: int) -> None:
-    """A pass over a random document of N = source tokens and summary of M = target tokens, in a
-    mode of Section 3.
+    """A pass over N = source random tokens and M = target ones, in a mode of Section 3.
 
     D22: without dropout; inference is greedy, with a cache. Times are medians (the paper: the mean
     of 100 passes).
@@ -74,8 +73,10 @@ def run_mode(bart: nn.Module, mode: str, source: int, target: int) -> None:
 
 
 def fits(seconds: dict, sources: tuple[int, ...], targets: tuple[int, ...]) -> list[dict]:
-    """Table 1 for each mode at the longest source, and Appendix B; `seconds` by mode, N and M, one
-    per round.
+    """Table 1 for each mode at the longest source, and Appendix B.
+
+    Args:
+        seconds: (mode, N, M) -> (rounds,).
     """
     rows = []
     for mode in MODES:

@@ -1,8 +1,6 @@
-"""Cross-entropy of the references under each choice of sentences, in nats a token: what integrated
-training lowers.
+"""Cross-entropy of the references under each choice of sentences: integrated training lowers it.
 
-python -m encdec_sentence_sparse.experiments.cross_entropy 1 test 200 RUN ... > rows.jsonl      # r,
-    split, limit, runs
+python -m encdec_sentence_sparse.experiments.cross_entropy R SPLIT LIMIT RUN ... > rows.jsonl
 python -m shared.score rows.jsonl --metric none --minus kl.approx.r1 --csv cross_entropy.csv
 
 Every token is predicted from the reference's own beginning; a row is a document, its value the mean
@@ -34,9 +32,7 @@ def cross_entropies(run: Run, examples: Sequence[Example], selection: Selection)
 
 
 def systems(run: Run, r: int) -> Iterator[tuple[str, Selection]]:
-    """The choices of sentences that a run is read under, by name; mean keys come last, for they
-    change the run.
-    """
+    """The choices of sentences that a run is read under; mean keys are last: they change it."""
     yield "full", Selection()
     if run.model.sentence_encoder is None:
         yield from ((f"{mode}.r{r}", Selection(mode, r)) for mode in ("ideal", "random"))
@@ -47,9 +43,7 @@ def systems(run: Run, r: int) -> Iterator[tuple[str, Selection]]:
 
 
 def main(r: int, split: str, limit: int, runs: tuple[Path, ...]) -> None:
-    """R SPLIT LIMIT RUN ...: print a row for each run, choice of R sentences and document of the
-    split.
-    """
+    """R SPLIT LIMIT RUN ...: print a row for each run, choice of R sentences and document."""
     for path in runs:
         run = load_run(path)
         examples, seed = load(run.config.data, split, limit), run.config.seed

@@ -1,11 +1,10 @@
 """The paper's figures.
 
-python -m encdec_sentence_sparse.experiments.figures --out figures --scores toy.csv --curves
-    figure_1.csv
+python -m encdec_sentence_sparse.experiments.figures --out F --scores toy.csv --curves figure_1.csv
 
 The scores are what `shared.score` wrote (Figures 2 and 4), the curves what experiments.measures
-wrote (1); that draws a map like Figures 5 to 8, too. Figure 3 is a drawing of the model and is not
-made.
+wrote (1); that draws a map like Figures 5 to 8, too. --speed takes what experiments.benchmark
+wrote. Figure 3 is a drawing of the model and is not made.
 """
 
 import csv
@@ -47,9 +46,7 @@ def one_panel(title: str, xlabel: str, ylabel: str):
 
 
 def over_r(scores: dict[str, np.ndarray], shown: dict, title: str, ylabel: str, minus: str = ""):
-    """Curves over r of the systems RUN.MODE.rR: means over seeds, bars from the lowest seed to the
-    highest.
-    """
+    """Curves over r of systems RUN.MODE.rR: means over seeds, bars from least to largest."""
     figure, axes = one_panel(title, "r: sentences that a step attends to", ylabel)
     places = sorted({int(name.rpartition(".r")[2]) for name in scores if ".r" in name})
     # not every corpus has all
@@ -77,9 +74,7 @@ def over_r(scores: dict[str, np.ndarray], shown: dict, title: str, ylabel: str, 
 
 
 def figure_1(curves: list[dict]):
-    """Figure 1: the share of attention that the r most salient sentences hold, of base and
-    sparse-tuned runs.
-    """
+    """Figure 1: the share of attention that the r most salient sentences hold, run by run."""
     title = "Figure 1: attention is spread over sentences, until a loss makes it sparse"
     figure, axes = one_panel(
         title, "r: the most salient sentences", "share of the attention (mean over layers, steps)"
@@ -96,9 +91,7 @@ def figure_1(curves: list[dict]):
 
 
 def draw_map(attention: np.ndarray, written: list[str], sentence_ids: Sequence[int]):
-    """Like Figures 5-8: attention over words (left) and over sentences (right) while a summary is
-    written.
-    """
+    """Like Figures 5-8: attention over words (left) and sentences (right), step by step."""
     from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
 
@@ -124,9 +117,48 @@ def draw_map(attention: np.ndarray, written: list[str], sentence_ids: Sequence[i
     return figure
 
 
-def main(out: Path, scores: Path | None = None, curves: Path | None = None) -> None:
+SIDES = {  # of experiments.benchmark: what a side ends with -> label, colour
+    ", mean": ("learned map, mean pooling", "tab:green"),
+    ", gru": ("learned map, GRU (the paper's)", "tab:blue"),
+    "generate": ("generate of transformers", "tab:red"),
+}
+
+
+def growth(rows: list[dict]):
+    """How many times as fast as our full attention each side is, end to end, over source tokens.
+
+    Of each length the smallest r is drawn; bars are the intervals of the benchmark.
+    """
+    title = "Reading fewer sentences pays where documents and summaries are long"
+    figure, axes = one_panel(title, "tokens of the document", "times as fast as full attention")
+    lengths = sorted({int(row["length"]) for row in rows})
+    for end, (label, colour) in SIDES.items():
+        points = []
+        for length in lengths:
+            sides = [
+                row for row in rows if int(row["length"]) == length and row["side"].endswith(end)
+            ]
+            first = min(sides, key=lambda row: int("0" + "".join(filter(str.isdigit, row["side"]))))
+            points.append([float(first[f"x shared_{name}"]) for name in ("median", "low", "high")])
+        median, low, high = np.array(points).T
+        bars = median - low, high - median
+        axes.errorbar(lengths, median, bars, fmt="o-", color=colour, capsize=3, label=label)
+    axes.axhline(1.0, color="gray", linestyle=":", label="ours, full attention")
+    axes.set_xticks(lengths)
+    figure.legend(loc="outside lower center", ncols=2)
+    return figure
+
+
+def main(
+    out: Path,
+    scores: Path | None = None,
+    curves: Path | None = None,
+    speed: Path | None = None,
+) -> None:
     """Draw what the files hold into the folder `out`."""
     out.mkdir(parents=True, exist_ok=True)
+    if speed:
+        growth(read_csv(speed)).savefig(out / "growth.png", dpi=150)
     if curves:
         figure_1(read_csv(curves)).savefig(out / "figure_1.png", dpi=150)
     if scores:

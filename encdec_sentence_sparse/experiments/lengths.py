@@ -33,9 +33,7 @@ def lengths(run: Run, examples: list[Example]) -> dict[str, float]:
 
 
 def main(run: str, data: str) -> None:
-    """RUN DATA: print a row of Table 4, the lengths of a corpus in the tokens of a run or a
-    BART.
-    """
+    """RUN DATA: print a row of Table 4, a corpus in the tokens of a run or a BART."""
     print(
         data,
         *(

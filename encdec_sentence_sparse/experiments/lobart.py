@@ -1,16 +1,11 @@
-"""LoBART, the paper's BART for long inputs (A.1): local self-attention in the encoder and a longer
-table of positions.
+"""LoBART, the paper's BART for long inputs (A.1): local attention and more positions.
 
 python -m encdec_sentence_sparse.experiments.lobart train --preset paper-arxiv --out runs/lobart
-python -m encdec_sentence_sparse.experiments.lobart train --preset paper-kl --init runs/lobart --out
-    runs/lobart-kl
-python -m encdec_sentence_sparse.experiments.lobart train --preset paper-integrated --init
-    runs/lobart-kl --out runs/int
-python -m encdec_sentence_sparse.experiments.lobart predict runs/int --data arxiv --split test --out
-    int.jsonl
+python -m encdec_sentence_sparse.experiments.lobart predict runs/int --data arxiv --split test
 
-LoBART is from Manakul and Gales (2021), Long-Span Summarization; released code: potsawee/longsum0.
-It was not run here.
+Between them: `train --preset paper-kl --init runs/lobart --out runs/kl`, then
+`train --preset paper-integrated --init runs/kl --out runs/int`. LoBART is from Manakul and Gales
+(2021), Long-Span Summarization; released code: potsawee/longsum0. It was not run here.
 """
 
 import sys
@@ -63,8 +58,10 @@ class LocalAttention(nn.Module):
     def forward(
         self, hidden_states: Tensor, attention_mask: Tensor | None, **unused
     ) -> tuple[Tensor, None]:
-        """(B, S, D) -> (B, S, D); attention_mask (B, 1, S, S), True (or, added, 0) = token; None =
-        no padding.
+        """(B, S, D) -> (B, S, D).
+
+        Args:
+            attention_mask: (B, 1, S, S), True (or, as a mask to add, 0) = token; None = no padding.
         """
         projections, dropout = (
             (self.q_proj, self.k_proj, self.v_proj),
@@ -95,8 +92,7 @@ def make_local(model: BartForConditionalGeneration, window: int = WINDOW) -> Non
 
 
 def extend_positions(model: BartForConditionalGeneration, positions: int = POSITIONS) -> None:
-    """A longer table of positions for the encoder: BART's own, then flipped, then as it is, and so
-    on.
+    """A longer table of positions for the encoder: BART's own, flipped, as it is, and so on.
 
     So neighbours stay alike where one copy ends and the next begins. D16: the released code flips
     BART's whole table, with the two rows at its beginning that stand for no position; here they
@@ -111,9 +107,7 @@ def extend_positions(model: BartForConditionalGeneration, positions: int = POSIT
 
 
 class LoBart(SentenceSparseBart):
-    """LoBART with sentence-sparse attention in its decoder; its config remembers that it was made
-    of a BART.
-    """
+    """LoBART with sentence-sparse attention in its decoder; its config says that it is local."""
 
     def __init__(self, config: BartConfig):
         super().__init__(config)

@@ -1,8 +1,6 @@
-"""Beyond the paper, a control: sentences chosen by the mean of their words' keys, which needs no
-training.
+"""Beyond the paper, a control without training: sentences chosen by the mean of their words' keys.
 
-python -m encdec_sentence_sparse.experiments.mean_key RUN --data toy --split test --r 5 --system
-    base.mean_key.r5
+python -m encdec_sentence_sparse.experiments.mean_key RUN --data toy --split test --r 5
 
 The flags are those of `predict`; RUN is a run of --task base or sparse, or a BART.
 """

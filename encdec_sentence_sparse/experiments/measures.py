@@ -1,8 +1,6 @@
-"""Where the attention is while a run writes its summaries, under full attention: Figures 1 and, as
-a map, 5 to 8.
+"""Where full attention is while a run writes its summaries: Figures 1 and, as a map, 5 to 8.
 
-python -m encdec_sentence_sparse.experiments.measures runs/base-0 runs/sparse1-0 --limit 400 --csv
-    figure_1.csv
+python -m encdec_sentence_sparse.experiments.measures runs/base runs/sparse --csv figure_1.csv
 """
 
 from pathlib import Path
@@ -23,10 +21,9 @@ from . import figures
 
 @torch.inference_mode()
 def read_again(run: Run, item: Item, **source) -> tuple[torch.Tensor, list[int]]:
-    """Saliency while a document's best summary is written, (layers, H, T, N), and that summary's
-    tokens.
-    """
-    [tokens], record = decode(run, [item]), []
+    """Saliency while a document's best summary is written, (layers, H, T, N), and its tokens."""
+    [tokens] = decode(run, [item])
+    record = []
     target = torch.tensor([tokens], device=run.model.device)
     run.model(
         **run.collate([item]).source() | source, decoder_input_ids=target[:, :-1], record=record
@@ -35,8 +32,7 @@ def read_again(run: Run, item: Item, **source) -> tuple[torch.Tensor, list[int]]
 
 
 def retained_attention(exact: torch.Tensor) -> np.ndarray:
-    """Figure 1: attention that a document's 1, 2, ..., N most salient sentences hold together:
-    (N,), rising to 1.
+    """Figure 1: attention that the 1, 2, ..., N most salient sentences hold: (N,), rising to 1.
 
     A.4: heads are averaged before the summation. D21: then the mean over layers and the steps of
     the own summary.
@@ -57,9 +53,7 @@ def retained_curve(run: Run, items: list[Item]) -> list[float]:
 
 
 def attention_map(run: Run, item: Item) -> tuple[np.ndarray, list[str]]:
-    """Figures 5-8: (T, S) attention of full decoding, mean over heads (Appendix E), D21: and
-    layers; and T's tokens.
-    """
+    """Figures 5-8: (T, S) attention, mean over heads (Appendix E), D21: and layers; T's tokens."""
     # each token its own sentence
     words = torch.arange(len(item.ids), device=run.model.device).unsqueeze(0)
     exact, tokens = read_again(run, item, sentence_ids=words)
@@ -74,9 +68,7 @@ def main(
     limit: int | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Write Figure 1's curve of each run as CSV; or with --map a picture: the last document's map
-    by the last run.
-    """
+    """Write Figure 1's curves as CSV; or with --map the last document's map by the last run."""
     if map:
         run = load_run(runs[-1])
         item = run.encode(load(run.config.data, split, limit))[-1]

@@ -176,7 +176,7 @@ def loss_of(model, batch: tuple, smoothing: float = 0.0) -> torch.Tensor:
 
 
 def train(config: SummarizerConfig, out: Path, resume: bool = False) -> None:
-    """Train and write the run folder `out`; `resume` goes on after the last checkpoint.
+    """Train and write the run folder `out`; `resume` continues from the last checkpoint.
 
     A training that was killed and resumed ends with the same bits (one process, on a CPU).
 
@@ -191,11 +191,11 @@ def train(config: SummarizerConfig, out: Path, resume: bool = False) -> None:
     check_out(out, resume)
     accelerator = Accelerator(
         mixed_precision=config.mixed_precision,
-        # The plugin, for over `gradient_accumulation_steps` a variable of the shell would win.
+        # The plugin: a variable of the shell would override `gradient_accumulation_steps`.
         gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=config.accumulate),
-        # Else several processes on a CPU would each believe to be alone.
+        # Without this, several processes on a CPU would each train alone.
         cpu=not torch.accelerator.is_available(),
-        dataloader_config=DataLoaderConfiguration(even_batches=False),  # their sizes differ
+        dataloader_config=DataLoaderConfiguration(even_batches=False),  # of different sizes
         log_with=config.log_with or None,
         project_dir=out,
     )
@@ -234,14 +234,14 @@ def train(config: SummarizerConfig, out: Path, resume: bool = False) -> None:
     validation = encode(validation_examples, tokenizer, config)
     lengths = [(len(pair.source), len(pair.target)) for pair in pairs]
     batches = Batches(lengths, config.seed, size=config.batch_size)
-    # With a generator of its own: else an epoch's start would draw from that of dropout.
+    # Its own generator: starting the loader would else draw from the one that dropout uses.
     generator = torch.Generator()
     loader = DataLoader(pairs, batch_sampler=batches, collate_fn=collate, generator=generator)
     loader = accelerator.prepare(loader)
     if is_main:
         say_what_is_cut(pairs, config)
 
-    # What a checkpoint saves beside weights, Adam's moments and random states.
+    # A checkpoint saves this beside weights, optimizer and random states.
     progress = {"data": fingerprint(examples), "log": []}
     done = 0
     if checkpoints(out):
@@ -251,7 +251,7 @@ def train(config: SummarizerConfig, out: Path, resume: bool = False) -> None:
         done = progress["log"][-1]["step"]
     final, best = out / "model", out / "best"
     if is_main and done < config.steps and not config.patience:
-        shutil.rmtree(final, ignore_errors=True)  # of a run that is lengthened
+        shutil.rmtree(final, ignore_errors=True)  # of a finished run that is extended
 
     accelerator.init_trackers("head_masking", vars(config))
     save_every = config.save_every or epoch(len(pairs), config, accelerator.num_processes)

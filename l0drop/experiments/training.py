@@ -39,7 +39,7 @@ def train(
     begin: Callable[[TrainConfig, Sequence[Example]], Run],
     kind: str,
 ) -> None:
-    """Train and write the run folder `out`; `resume` goes on after the last checkpoint.
+    """Train and write the run folder `out`; `resume` continues from the last checkpoint.
 
     Args:
         begin: makes the run from the training data.
@@ -70,9 +70,6 @@ def train(
     examples = load(config.data, "train")
     validation_examples = load(config.data, "validation")
     run = begin(config, examples)
-    if is_main:
-        out.mkdir(parents=True, exist_ok=True)
-        run.write_files(out)
     set_seed(config.seed, device_specific=True)
 
     optimizer = torch.optim.Adam(run.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-8)
@@ -96,8 +93,13 @@ def train(
         accelerator.load_state(str(last))
         dual = SparsityControl(**progress["dual"])
         done = progress["log"][-1]["step"]
-    if is_main and done < config.steps:
-        (out / "model.safetensors").unlink(missing_ok=True)  # of a run that is lengthened
+    if is_main:
+        out.mkdir(parents=True, exist_ok=True)
+        run.write_files(out)
+        if done < config.steps:
+            (out / "model.safetensors").unlink(
+                missing_ok=True
+            )  # of a finished run that is extended
 
     accelerator.init_trackers("l0drop", vars(config))
     endless = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
@@ -142,7 +144,8 @@ def train(
     if not is_main:
         return
 
-    states = [load_file(path / "model.safetensors") for path in checkpoints(out)]
+    last = checkpoints(out)[-config.average_last :]
+    states = [load_file(path / "model.safetensors") for path in last]
     mean = {name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]}
     save_file(mean, out / "model.safetensors")
 
@@ -151,11 +154,12 @@ def train(
     exchanged = [
         item._replace(source=other.source) for item, other in zip(validation, others, strict=True)
     ]
+    run.model.load_state_dict(mean)
+    row = validate(run, validation)
     exchanged_loss = validate(run, exchanged)["validation_loss"]
-    row = progress["log"][-1]
     print(
-        f"{out}: {row['step']} updates, validation loss {row['validation_loss']:.3f}, "
-        f"with the sources exchanged {exchanged_loss:.3f}"
+        f"{out}: {config.steps} updates, validation loss {row['validation_loss']:.3f}, "
+        f"with the sources exchanged {exchanged_loss:.3f} (should be higher)"
     )
     print(f"{100 * row['sparsity']:.1f} % of the encodings are pruned")
     print(f"next: python -m {__package__}.{kind} predict {out} FILE.txt")

@@ -186,7 +186,7 @@ def test_scitldr_target_is_several_references_and_the_label_marks_the_salient_se
     texts = {"document": None, "summary": None, "source": ["a"]}
     for more, references in (
         ({"target": ["b", "c"]}, [["b", "c"]]),  # without its labels a list is one reference
-        ({"target": "b", "source_labels": [1]}, [["b"]]),
+        ({"target": "b c", "source_labels": [1]}, [["b c"]]),
     ):
         assert one(tmp_path, **texts, **more).references == references
 

@@ -1,10 +1,9 @@
 """A BART made of a BERT: where the summarisers of dialogues begin.
 
-python -m encdec_sentence_sparse.experiments.samsum.minilm_bart BERT DATA FOLDER      BERT: a
-    folder, here of MiniLM
+python -m encdec_sentence_sparse.experiments.samsum.minilm_bart BERT DATA FOLDER
 
-The layers map one to one, for both models normalise after the residual sum. FOLDER loads by --model
-in all packages.
+BERT is a folder, here of MiniLM. The layers map one to one, for both models normalise after the
+residual sum. FOLDER loads by --model in all packages.
 """
 
 from pathlib import Path
@@ -32,10 +31,10 @@ NAMES = {
 
 @torch.no_grad()
 def bart_of(bert: BertModel, begin: int, end: int, layers: int = 3) -> BartForConditionalGeneration:
-    """A BART whose encoder gives the states of `bert` (segment 0); `begin` and `end` are the ids of
-    [CLS] and [SEP].
+    """A BART whose encoder gives the states of `bert` (segment 0).
 
-    Each of the decoder's `layers` begins as one of BERT's, the last one as its last.
+    `begin` and `end` are the ids of [CLS] and [SEP]. Each of the decoder's `layers` begins as one
+    of BERT's, the last one as its last.
     """
     c = bert.config
     sizes = (
@@ -70,9 +69,7 @@ def bart_of(bert: BertModel, begin: int, end: int, layers: int = 3) -> BartForCo
 
 
 def main(bert: Path, data: str, folder: Path) -> None:
-    """BERT DATA FOLDER: write a BART made of a BERT; the summaries of DATA say how frequent tokens
-    are.
-    """
+    """BERT DATA FOLDER: write a BART made of a BERT; DATA says how frequent tokens are."""
     if not bert.is_dir():
         raise ValueError(f"there is no folder {str(bert)!r}: give a BERT's")
     tokenizer = AutoTokenizer.from_pretrained(

@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("shared")
 pytest.importorskip("matplotlib")
 
-from ...experiments.figures import CHOICES, TRAINED, draw_map, over_r
+from ...experiments.figures import CHOICES, TRAINED, draw_map, growth, over_r
 
 
 def scores() -> dict[str, np.ndarray]:
@@ -64,3 +64,17 @@ def test_a_map_of_words_becomes_one_of_sentences():
     np.testing.assert_allclose(right.images[0].get_array(), expected)
     assert [line.get_xdata()[0] for line in left.lines] == [2.5, 3.5]
     assert [label.get_text() for label in right.get_yticklabels()] == ["a", "b", "</s>"]
+
+
+def test_the_growth_is_that_of_the_smallest_r_of_each_length():
+    rows = []
+    for length, scale in (("4000", 2), ("800", 1)):
+        for side, value in (("approx 30, gru", 9), ("approx 5, gru", 3), ("approx 5, mean", 4)):
+            rows.append({"length": length, "side": side, "x shared_median": value * scale})
+        rows.append({"length": length, "side": "generate", "x shared_median": 0.5 * scale})
+    for row in rows:
+        row |= {"x shared_low": row["x shared_median"], "x shared_high": row["x shared_median"]}
+    curves = curves_of(growth(rows))
+    assert curves["learned map, GRU (the paper's)"] == [[800, 4000], [3, 6]]
+    assert curves["learned map, mean pooling"][1] == [4, 8]
+    assert curves["generate of transformers"][1] == [0.5, 1]
