@@ -40,7 +40,7 @@ class Shape(NamedTuple):
     tokens: int  # T, of each summary
 
 
-SHAPES = [Shape(1, 100, 30), Shape(1, 400, 30), Shape(1, 1000, 30)]
+SHAPES = [Shape(1, 100, 20), Shape(1, 400, 20), Shape(1, 1000, 20)]
 QUICK = Shape(2, 20, 4)
 TINY_BART = dict(
     d_model=24, encoder_layers=1, decoder_layers=2, encoder_ffn_dim=16, decoder_ffn_dim=16,
