@@ -20,8 +20,9 @@ from .. import masking, one, oracle
 
 @pytest.fixture
 def pair():
-    """one.py's BART and transformers' with the same weights, which are spread; float64, as Adam
-    enlarges rounding.
+    """one.py's BART and transformers' with the same weights, which are spread.
+
+    Float64, as Adam enlarges rounding.
     """
     torch.manual_seed(0)
     small = one.Bart().double()
