@@ -164,8 +164,9 @@ def test_each_constant_can_be_changed(change, capsys, monkeypatch):
         assert all(len(set(module.trips(text))) == module.TRIPS for text in targets.tolist())
     lines = capsys.readouterr().out.splitlines()
     assert [line[:18].strip() for line in lines[2 : 2 + len(module.SYSTEMS)]] == [*module.SYSTEMS]
-    perfect = module.measure(targets, targets)
-    assert perfect == (0, 100)
+    assert module.measure(targets, targets) == (0, 100)
+    words, _ = module.write(module.PointerGenerator(), sources)
+    assert words.shape == targets[:, 1:].shape
 
 
 @pytest.mark.parametrize(
@@ -195,8 +196,13 @@ def test_a_constant_that_cannot_work_is_refused_before_training(change, message,
 def test_main_prints_what_it_computed_on_texts_that_no_training_saw(capsys, monkeypatch):
     """Each row is of its own model and search, each of the last lines a difference of two rows."""
     module = with_constants()
-    texts, written, values = [], [], []
-    draw, write = module.draw, module.write
+    texts, trained, written, values = [], [], [], []
+    draw, train, write = module.draw, module.train, module.write
+
+    def record_train(updates, rate, base=None, kind="none"):
+        trained.append((updates, rate, base in models, kind))
+        models.append(train(updates, rate, base, kind))
+        return models[-1]
 
     def record_draw(count, rng):
         texts.append(draw(count, rng))
@@ -212,9 +218,14 @@ def test_main_prints_what_it_computed_on_texts_that_no_training_saw(capsys, monk
         values.append(module.Measured(*torch.rand(2).mul(100).tolist()))
         return values[-1]
 
-    for name, stand_in in (("draw", record_draw), ("write", record_write), ("measure", made_up)):
+    models = []
+    stand_ins = {"draw": record_draw, "train": record_train, "write": record_write}
+    for name, stand_in in (stand_ins | {"measure": made_up}).items():
         monkeypatch.setattr(module, name, stand_in)
     module.main()
+    assert trained[0] == (2, 8e-3, False, "none")
+    later = [(2, 2e-3, True, kind) for kind in ("coverage", "dim", "dydim", "none")]
+    assert sorted(trained[1:], key=lambda call: call[3]) == later
     rows = {tuple(row) for sources, _ in texts[1:] for row in sources.tolist()}
     assert len(texts) == 1 + 2 * 5 and rows.isdisjoint(map(tuple, texts[0][0].tolist()))
     kinds = [("none", False), ("none", True), ("coverage", False), ("dim", False), ("dydim", False)]

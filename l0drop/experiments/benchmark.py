@@ -47,7 +47,7 @@ class Shape(NamedTuple):
 SHAPES = {
     100: Shape(10, 100, 0.467, 40, True),  # WMT14's share
     400: Shape(10, 400, 0.476, 40, True),  # CNN/Daily Mail
-    2048: Shape(4, 2048, 0.715, 40, False),  # WikiSum
+    2048: Shape(1, 2048, 0.715, 40, False),  # WikiSum
 }
 QUICK = Shape(2, 24, 0.5, 8, True)
 

@@ -4,6 +4,7 @@ The two differ in how a run begins. What is the same in l0drop/train.py has its 
 """
 
 import json
+import logging
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from shared.run import (
     checkpoints,
     cpu_has_bf16,
     fingerprint,
+    load_weights,
     read_progress,
     save_checkpoint,
 )
@@ -52,6 +54,8 @@ def train(
 
     check(config)
     check_out(out, resume)
+    # At each checkpoint it would say that a BART's tied weights are saved once.
+    logging.getLogger("accelerate").setLevel(logging.ERROR)
     accelerator = Accelerator(
         mixed_precision=config.mixed_precision,
         gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=config.accumulate),
@@ -97,9 +101,8 @@ def train(
         out.mkdir(parents=True, exist_ok=True)
         run.write_files(out)
         if done < config.steps:
-            (out / "model.safetensors").unlink(
-                missing_ok=True
-            )  # of a finished run that is extended
+            # Of a finished run that is extended.
+            (out / "model.safetensors").unlink(missing_ok=True)
 
     accelerator.init_trackers("l0drop", vars(config))
     endless = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
@@ -154,7 +157,7 @@ def train(
     exchanged = [
         item._replace(source=other.source) for item, other in zip(validation, others, strict=True)
     ]
-    run.model.load_state_dict(mean)
+    load_weights(run.model, out / "model.safetensors")  # where tied weights stand once
     row = validate(run, validation)
     exchanged_loss = validate(run, exchanged)["validation_loss"]
     print(

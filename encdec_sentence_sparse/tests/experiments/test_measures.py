@@ -1,5 +1,6 @@
 """What is measured: attention (Figures 1 and 5 to 8), cross-entropy, lengths."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ pytest.importorskip("shared")
 from shared import pretrained
 from shared.data import Example, load
 
+from ...experiments import cross_entropy
 from ...experiments.cross_entropy import cross_entropies, systems
 from ...experiments.lengths import lengths
 from ...experiments.measures import attention_map, read_again, retained_attention, retained_curve
@@ -91,6 +93,20 @@ def test_full_is_the_loss_of_training_and_a_selection_changes_it(runs):
     assert one != pytest.approx(full, abs=1e-6)
     assert [name for name, _ in systems(run, 1)] == ["full", "ideal.r1", "random.r1", "mean_key.r1"]
     assert [name for name, _ in systems(run, 2)] == ["full", "approx.r2"]  # it has a map now
+
+
+def test_the_split_that_is_asked_for_is_measured(runs, capsys):
+    """A row for each choice and document; a run with a map is read under it."""
+    path = runs / "kl-0"
+    cross_entropy.main(1, "validation", 2, (path,))
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    examples, run = load(DATA, "validation", 2), load_run(path)
+    assert examples != load(DATA, "test", 2)
+    assert [row["references"] for row in rows] == [e.references for e in examples] * 2
+    assert [row["system"] for row in rows] == ["kl.full"] * 2 + ["kl.approx.r1"] * 2
+    expected = [*cross_entropies(run, examples, Selection())]
+    expected += cross_entropies(run, examples, Selection("approx", 1))
+    assert [row["cross_entropy"] for row in rows] == pytest.approx(expected, rel=1e-6)
 
 
 def test_d28_nothing_is_cut_and_special_tokens_do_not_count(runs):

@@ -26,7 +26,7 @@ def test_gates_close_exactly_the_share_of_table_1():
         closed = benchmark.close_gates(shape) == 0
         assert closed.shape == (shape.sources, length)
         assert closed.sum().item() == round(shares[length] * shape.sources * length)
-        assert len(set(closed.sum(-1).tolist())) > 1
+        assert shape.sources == 1 or len(set(closed.sum(-1).tolist())) > 1
     assert benchmark.BEAM == 4 and astuple(benchmark.SIZES)[:6] == (32_000, 512, 2048, 8, 6, 6)
 
 
