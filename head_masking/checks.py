@@ -1,6 +1,4 @@
-"""What masking refuses: models and heads that cannot be masked, and a `keep` that does not fit the
-documents.
-"""
+"""What masking refuses: models and heads that cannot be masked, and a `keep` that does not fit."""
 
 from collections.abc import Callable, Mapping
 
@@ -41,9 +39,7 @@ def check_heads(model: nn.Module, heads: Mapping[int, set[int]]) -> None:
 
 
 def fitting_hooks(keep: Tensor) -> tuple[Callable, Callable]:
-    """Hooks that check `keep` against what the encoder has read, and against the memory that the
-    decoder gets.
-    """
+    """Hooks that check `keep` against the encoder's input and the decoder's memory."""
 
     def when_encoded(encoder: nn.Module, arguments: tuple, output) -> None:
         check_keep(keep, output[0], beams=False)

@@ -1,6 +1,4 @@
-"""What defines a tagger's run: every flag with its source, the presets, and the rate as a function
-of the step.
-"""
+"""What defines a tagger's run: flags with their sources, presets, the rate of a step."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

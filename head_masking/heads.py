@@ -1,6 +1,4 @@
-"""Heads as text, the form that --heads reads and tables show, and which heads are masked where none
-are named.
-"""
+"""Heads as text, as --heads reads and tables show them; the heads that are masked by default."""
 
 from pathlib import Path
 

@@ -1,6 +1,4 @@
-"""Which source tokens masked heads may see: by the reference, by a tagger, or by a person's words
-(Sections 4.1, 5).
-"""
+"""Which source tokens masked heads may see: by the reference, a tagger, or a person's words."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -16,33 +14,25 @@ from .text import Document, transfer_scores
 
 
 def by_oracle(source: str, target: str, document: Document, min_run: int = 1) -> list[bool]:
-    """(S,) True at the tokens that the reference takes, in runs of at least `min_run` words
-    (Section 4.1).
-    """
+    """Section 4.1: (S,) True at the tokens that the reference takes, in runs of `min_run` words."""
     labels = token_labels(oracle_labels(source, target, min_run), document.offsets)
     return at_least([float(label) for label in labels], 0.0, source)
 
 
 def by_tagger(source: str, tagged: Tagged, document: Document) -> list[bool]:
-    """(S,) True at the tokens of the words that a tagger scores above its decision boundary
-    (Section 5).
-    """
+    """Section 5: (S,) True at the tokens of the words that a tagger scores above its threshold."""
     scores = transfer_scores(tagged.scores, tagged.offsets, word_spans(source), document.offsets)
     return at_least(scores, tagged.threshold, source)
 
 
 def at_least(scores: Sequence[float], threshold: float, source: str) -> list[bool]:
-    """`keep_at_least` of one document; what it draws at random depends on the document alone, not
-    on its batch.
-    """
+    """`keep_at_least` of one document; its random draws depend on the document alone."""
     generator = torch.Generator().manual_seed(crc32(source.encode("utf-8", "surrogatepass")))
     return keep_at_least(torch.tensor([scores]), threshold, generator=generator)[0].tolist()
 
 
 def by_phrase(source: str, phrase: str, document: Document) -> list[bool]:
-    """(S,) True at the tokens of a word or phrase, wherever it stands; all False where it does
-    not.
-    """
+    """(S,) True at the tokens of a word or phrase, wherever it stands."""
     return token_labels([(*place, True) for place in find_phrase(phrase, source)], document.offsets)
 
 
@@ -51,8 +41,9 @@ NO_BLANKS = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar
 
 
 def find_phrase(phrase: str, text: str) -> list[Span]:
-    """Where a phrase stands as whole words, in any case of letters; in scripts without blanks also
-    inside a clause.
+    """Where a phrase stands as whole words, in any case of letters.
+
+    In scripts without blanks it may stand inside a clause.
     """
     phrase = unicodedata.normalize("NFC", phrase.strip())  # as documents are
     parts = regex.findall(r"\w+|\s+|.", phrase)
@@ -63,9 +54,7 @@ def find_phrase(phrase: str, text: str) -> list[Span]:
 
 
 def kept_text(source: str, document: Document) -> list[str]:
-    """The parts of a text that masked heads see: kept tokens, joined where nothing stands between
-    them.
-    """
+    """The parts of a text that masked heads see: kept tokens, neighbours joined."""
     parts: list[Span] = []
     for (start, end), is_kept in zip(document.offsets, document.keep, strict=False):
         if is_kept and start < end:

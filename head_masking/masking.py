@@ -1,5 +1,4 @@
-"""Attention head masking at inference, Eq. (1): hide source positions from chosen cross-attention
-heads.
+"""Attention head masking at inference, Eq. (1): hide source positions from chosen heads.
 
     with mask_heads(bart, {12: range(16)}, keep):  # layers count from 1 = bottom, heads from 0
         bart.generate(input_ids, attention_mask=attention_mask, num_beams=4)
@@ -23,9 +22,7 @@ Heads = Mapping[int, Iterable[int]]  # layer, from 1 = bottom -> heads, from 0
 
 
 def masking_hook(keep: Tensor, is_chosen: Tensor) -> Callable:
-    """A hook that adds m-tilde inside the softmax of a cross-attention; `is_chosen` (H, 1) says to
-    which heads.
-    """
+    """A hook that adds m-tilde inside the softmax, to the heads `is_chosen` (H, 1)."""
 
     def hide(attention: nn.Module, arguments: tuple, keywords: dict) -> tuple[tuple, dict]:
         memory = keywords["key_value_states"]  # (B*beams, S, D)
@@ -96,8 +93,7 @@ def mask_heads(model: nn.Module, heads: Heads, keep: Tensor) -> Iterator[None]:
 
 @contextmanager
 def uniform_heads(model: nn.Module, heads: Heads) -> Iterator[None]:
-    """Inside the `with`, the chosen heads attend to all positions but padding alike: the baseline
-    of Section 4.1.
+    """Section 4.1's baseline: inside the `with`, chosen heads attend to all but padding alike.
 
     D10: r_uni is uniform on the same heads alone, the other heads are as they were.
     """
@@ -118,8 +114,9 @@ def blanking_hook(is_chosen: Tensor) -> Callable:
 
 
 def cross_attentions(model: nn.Module, heads: Heads) -> list[tuple[nn.Module, Tensor]]:
-    """Of each layer its cross-attention, and (H, 1) True at the heads chosen; ValueError for what
-    is not there.
+    """Of each layer its cross-attention, and (H, 1) True at the heads chosen.
+
+    ValueError: a layer or head is not there.
     """
     heads = {layer: {*chosen} for layer, chosen in heads.items()}
     check_heads(model, heads)
@@ -134,9 +131,7 @@ def cross_attentions(model: nn.Module, heads: Heads) -> list[tuple[nn.Module, Te
 
 @contextmanager
 def hooks() -> Iterator[ExitStack]:
-    """A stack that removes its hooks at its end.
-
-    What torch.compile compiled without them, or with them, is forgotten.
+    """A stack that removes its hooks at its end; what torch.compile has compiled is forgotten.
 
     A compiled graph does not notice a hook that comes or goes: it would mask nothing, or for ever.
     """

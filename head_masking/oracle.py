@@ -1,6 +1,4 @@
-"""Which words of a document its reference summary takes: oracle labels, by aligning the two
-(Section 4.1).
-"""
+"""Section 4.1's oracle labels: which words of a document its reference summary takes."""
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
@@ -53,10 +51,9 @@ def oracle_labels(document: str, summary: str, min_length: int = 1) -> list[tupl
 
 
 def overlaps(spans: Sequence[Sequence[int]], offsets: Sequence[Span]) -> list[list[int]]:
-    """For each token the indices of the words that it shares a character with; none for special
-    tokens, (0, 0).
+    """For each token the indices of the words that it shares a character with.
 
-    Words and tokens stand in order, and no words overlap.
+    Special tokens, (0, 0), have none. Words and tokens stand in order, and no words overlap.
     """
     first, words = 0, []
     for start, end in offsets:
@@ -70,8 +67,7 @@ def overlaps(spans: Sequence[Sequence[int]], offsets: Sequence[Span]) -> list[li
 
 
 def token_labels(spans: Sequence[tuple[int, int, bool]], offsets: Sequence[Span]) -> list[bool]:
-    """Labels of words, as `oracle_labels` returns them -> labels of tokens: True = it overlaps a
-    True word.
+    """Labels of words, as of `oracle_labels`, -> of tokens: True = it overlaps a True word.
 
     D1: special tokens, whose offsets are (0, 0), are False: a masked head does not attend to `<s>`
     and `</s>`.

@@ -14,8 +14,7 @@ ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU}
 
 
 class Tagger(nn.Module):
-    """Section 5: Linear(D, 512), tanh, Linear(512, 1) on an encoder; the sigmoid is a token's
-    probability of salience.
+    """Section 5: Linear(D, 512), tanh, Linear(512, 1) on an encoder; its sigmoid is a probability.
 
     Only the perceptron is trained, with the encoder in eval mode (Appendix A: its parameters are
     fixed).
@@ -51,8 +50,7 @@ class Tagger(nn.Module):
         return self
 
     def forward(self, input_ids: Tensor, keep: Tensor) -> Tensor:
-        """Logits (B, S) of the tokens, from overlapping windows of the encoder; those of padding
-        mean nothing.
+        """Logits (B, S) of the tokens, from overlapping windows; those of padding mean nothing.
 
         Args:
             input_ids: (B, S), padded on the right; S may be more than the encoder has positions.
@@ -98,9 +96,7 @@ def windows(length: int, size: int = WINDOW) -> list[tuple[int, int, int]]:
 
 
 def tagging_loss(logits: Tensor, labels: Tensor, keep: Tensor) -> Tensor:
-    """Binary cross-entropy, mean over the real tokens, special tokens included (Appendix A,
-    released code).
-    """
+    """Appendix A: binary cross-entropy, mean over the real tokens; special ones as released."""
     return F.binary_cross_entropy_with_logits(logits[keep], labels[keep].to(logits.dtype))
 
 
@@ -110,18 +106,14 @@ PAPER_THRESHOLDS = {"cnn_dailymail": 0.20, "nyt": 0.24, "xsum": 0.18}
 
 
 def token_f1(scores: Tensor, labels: Tensor, threshold: float) -> float:
-    """F1 in [0, 1] of "score > threshold" against the labels; 0 where nothing is both predicted and
-    true.
-    """
+    """F1 in [0, 1] of "score > threshold" against the labels; 0 without a hit."""
     predicted = scores > threshold
     hits = (predicted & labels).sum().item()
     return 2 * hits / (predicted.sum().item() + labels.sum().item()) if hits else 0.0
 
 
 def best_threshold(scores: Tensor, labels: Tensor) -> tuple[float, float]:
-    """The decision boundary with the highest F1, of equal ones the lowest (Section 5), and that F1;
-    (n,) tokens.
-    """
+    """Section 5: the decision boundary with the highest F1 (on ties, the lowest), and that F1."""
     return max(
         ((threshold, token_f1(scores, labels, threshold)) for threshold in THRESHOLDS),
         key=lambda best: best[1],

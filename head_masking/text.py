@@ -1,6 +1,4 @@
-"""Text -> token ids with their places in the text, one tokenizer's scores for another's tokens, and
-batches.
-"""
+"""Text -> token ids with their places, one tokenizer's scores for another's, and batches."""
 
 import re
 from array import array
@@ -22,8 +20,7 @@ SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_t
 
 # Same as encdec_sentence_sparse/text.py:train_tokenizer
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """Byte-level byte-pair encoding in BART's manner: `<s> text </s>`, a word's leading blank
-    belongs to it.
+    """Byte-level byte-pair encoding in BART's manner: `<s> text </s>`, blanks lead their words.
 
     Words are cut at 1,000 characters: merging takes time with the square of their length.
     """

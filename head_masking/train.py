@@ -1,4 +1,7 @@
-"""Train the tagger that says what to mask (Section 5).
+"""Train the tagger of Cao and Wang (2021), Section 5: which source words will a summary take?
+
+Words that it does not select are hidden from cross-attention heads of a summariser: masking.py does
+that, predict.py uses it. D12 and the like are deviations from the paper, listed in PAPER.md.
 
 python -m head_masking.train --out runs/tagger        # toy, a new encoder
 python -m head_masking.train --out runs/tagger --data DIR --preset pretrained --encoder roberta-base
@@ -74,7 +77,8 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     run = begin(config, examples)
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
 
-    # Appendix A: Adam; released code: beta1 = 0.9, beta2 = 0.999, eps 1e-8. The loop sets the rate.
+    # Appendix A: Adam; released code: beta1 = 0.9, beta2 = 0.999, eps 1e-8, and weight decay, here
+    # that of AdamW. The loop sets the rate.
     optimizer = torch.optim.AdamW(
         [parameter for parameter in run.model.parameters() if parameter.requires_grad],
         lr=0.0,
@@ -82,7 +86,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
         eps=1e-8,
         weight_decay=config.weight_decay,
     )
-    model, optimizer = accelerator.prepare(run.model, optimizer)
+    model, optimizer = accelerator.prepare(run.model, optimizer)  # model: run.model, wrapped
     items = run.encode(examples)
     validation = run.encode(validation_examples)
     batches = Batches([len(item.ids) for item in items], config.seed, size=config.batch_size)
@@ -102,15 +106,17 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
         progress = read_progress(last, accelerator.num_processes, progress["data"])
         accelerator.load_state(str(last))
         done = progress["log"][-1]["step"]
-    weights, best = out / "model.safetensors", out / "best.safetensors"
+    weights_path, best_path = out / "model.safetensors", out / "best.safetensors"
     if is_main:
         out.mkdir(parents=True, exist_ok=True)
         run.write_files(out)
         if done < config.steps and not config.patience:
-            weights.unlink(missing_ok=True)  # of a finished run that is extended
+            weights_path.unlink(missing_ok=True)  # of a finished run that is extended
 
     accelerator.init_trackers("head_masking", vars(config))
-    save_every = config.save_every or epoch(len(items), config, accelerator.num_processes)
+    save_every = config.save_every or updates_per_epoch(
+        len(items), config, accelerator.num_processes
+    )
     endless = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
     bar = tqdm(total=config.steps, initial=done, disable=None if is_main else True)
     for step in range(done, config.steps):
@@ -124,7 +130,8 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
             batch = next(endless)
             with accelerator.accumulate(model):
                 logits = model(batch.ids, batch.keep).float()
-                # Appendix A: cross-entropy of the labels. D13: an update's is a mean of means.
+                # Appendix A: binary cross-entropy of each token's label, a mean over a micro-batch.
+                # An update averages the micro-batch means (D13).
                 loss = tagging_loss(logits, batch.labels, batch.keep)
                 accelerator.backward(loss)
                 if config.clip and accelerator.sync_gradients:
@@ -141,10 +148,14 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
         bar.update()
         if row["step"] % save_every == 0 or row["step"] == config.steps:
             row |= validate(run, validation)
+            # The same number in all processes, which decide by it when to stop.
+            loss = torch.tensor(row["validation_loss"], device=accelerator.device)
+            row["validation_loss"] = accelerator.reduce(loss, "mean").item()
             progress["log"].append(row)
-            if is_main and config.patience and since_best(progress["log"]) == 0:
-                # Before the checkpoint: a kill between the two only writes the same once more.
-                save_file(run.model.state_dict(), best)
+            is_best = math.isfinite(row["validation_loss"]) and since_best(progress["log"]) == 0
+            if is_main and config.patience and is_best:
+                # Before the checkpoint: after a kill in between, the resume writes it again.
+                save_file(run.model.state_dict(), best_path)
             save_checkpoint(accelerator, out, progress)
             accelerator.log(row, step=row["step"])
             if is_main:
@@ -157,30 +168,31 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     # The weights that stay are the last ones or, with early stopping, the best.
     kept = progress["log"][-1]
     if not config.patience:
-        save_file(run.model.state_dict(), weights)
+        save_file(run.model.state_dict(), weights_path)
     else:
         kept = progress["log"][-1 - since_best(progress["log"])]
-        if best.exists():  # a finished run has it under its name already
-            os.replace(best, weights)
+        if best_path.exists():  # a finished run has it under its name already
+            os.replace(best_path, weights_path)
     report(kept, out)
 
 
-def epoch(documents: int, config: TrainConfig, processes: int = 1) -> int:
+def updates_per_epoch(documents: int, config: TrainConfig, processes: int = 1) -> int:
     """Updates in which each document is seen once."""
     return math.ceil(documents / (config.batch_size * config.accumulate * processes))
 
 
 def since_best(rows: Sequence[dict]) -> int:
-    """Validations since that of the lowest loss; on ties, the first."""
+    """Number of validations since the lowest loss (the first on ties)."""
     losses = [row["validation_loss"] for row in rows]
     return len(losses) - 1 - losses.index(min(losses)) if losses else 0
 
 
 @torch.no_grad()
 def validate(run: Run, items: Sequence[Item]) -> dict[str, float]:
-    """Mean loss of all tokens in eval mode; the best decision boundary and its F1.
+    """Set the tagger's threshold to the best decision boundary (Section 5), and measure.
 
-    The tagger keeps that boundary.
+    Returns:
+        The mean loss of all tokens in eval mode, the threshold, its F1, that of selecting all.
     """
     run.model.eval()
     logits, labels = [], []
@@ -201,15 +213,15 @@ def validate(run: Run, items: Sequence[Item]) -> dict[str, float]:
 
 
 def report(kept: dict, out: Path) -> None:
-    """Say what came out, and what a tagger would have that selects every token."""
+    """Print the kept row of the log beside what selecting every token would give."""
     print(f"{out}: {kept['step']} updates, validation loss {kept['validation_loss']:.3f}")
     print(
-        f"token F1 {kept['token_f1']:.1f} above {kept['threshold']:.2f}; if all tokens were "
-        f"selected {kept['f1_of_all']:.1f}"
+        f"token F1 {kept['token_f1']:.1f} (threshold {kept['threshold']:.2f}); selecting every "
+        f"token gives {kept['f1_of_all']:.1f}"
     )
     print(
-        f"next, with a BART that learned such data: python -m {__package__}.predict BART FILE.txt "
-        f"--tagger {out} --both"
+        f"next, with a BART fine-tuned on the same data: python -m {__package__}.predict BART "
+        f"FILE.txt --tagger {out} --both"
     )
 
 

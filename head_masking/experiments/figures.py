@@ -42,9 +42,7 @@ def panels(title, rows, columns, height):
 
 
 def effects(rows):
-    """Figures 2 and 6: a cell for each head (x) of each layer (y); ROUGE-1 F1 of oracle masks on
-    it.
-    """
+    """Figures 2 and 6: ROUGE-1 F1 of oracle masks on each head (x) of each layer (y)."""
     rows = sorted(rows, key=lambda row: (int(row["layer"]), int(row["head"])))
     systems = by_system(rows)
     largest = max(np.abs(numbers(rows, f"{over}_mean")).max() for over in OVER)
@@ -68,9 +66,7 @@ def effects(rows):
 
 
 def synergy(rows):
-    """Figures 3 and 7, over uniform attention: heads masked one by one; all of a layer, and the sum
-    of each alone.
-    """
+    """Figures 3 and 7, over uniform attention: heads one by one; all, and the sum of each alone."""
     systems = by_system([row for row in rows if row["over_uniform_mean"]])
     figure, grid = panels("Heads masked together (Figures 3 and 7)", len(systems), 2, 2.6)
     for (left, right), (name, own) in zip(grid, systems.items(), strict=True):
@@ -105,9 +101,7 @@ def synergy(rows):
 
 
 def sizes(rows):
-    """Figure 5: ROUGE-1 without and with masks by the documents of summariser and tagger; a point
-    for each seed.
-    """
+    """Figure 5: ROUGE-1 without and with masks by the number of documents; a point a seed."""
     figure, [[axes]] = panels("Masks and the number of documents (Figure 5)", 1, 1, 3)
     for name, end, colour in (("no masks", "", "tab:gray"), ("masked", r"\+tagger.*", "tab:blue")):
         points = {}  # documents -> values of the seeds

@@ -38,7 +38,7 @@ from shared.run import (
 
 from ..config import HEADS, LAYERS, Length, Positive, Precision, Schedule, Share, learning_rate
 from ..text import encode_documents, pad, padded, train_tokenizer
-from ..train import epoch, since_best
+from ..train import since_best, updates_per_epoch
 
 IGNORED = -100  # the label of padding
 
@@ -205,7 +205,7 @@ def train(config: SummarizerConfig, out: Path, resume: bool = False) -> None:
     if is_main and config.mixed_precision == "no" and cpu_has_bf16():
         print("this CPU has bf16: --mixed-precision bf16 trains wide models faster")
 
-    # A line on weights that are tied, at every checkpoint; a bar for every file.
+    # Silence two messages per checkpoint: that weights are tied, and a progress bar.
     logging.getLogger("accelerate").setLevel(logging.ERROR)
     transformers.utils.logging.disable_progress_bar()
 
@@ -214,9 +214,6 @@ def train(config: SummarizerConfig, out: Path, resume: bool = False) -> None:
     examples = load(config.data, "train", config.examples or None)
     validation_examples = load(config.data, "validation")
     bart, tokenizer = begin(config, examples)
-    if is_main:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "config.json").write_text(json.dumps(asdict(config), indent=1))
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
 
     def collate(pairs: Sequence[Pair]) -> tuple:
@@ -229,7 +226,7 @@ def train(config: SummarizerConfig, out: Path, resume: bool = False) -> None:
     optimizer = torch.optim.AdamW(
         bart.parameters(), lr=0.0, betas=(0.9, 0.999), eps=1e-8, weight_decay=config.weight_decay
     )
-    model, optimizer = accelerator.prepare(bart, optimizer)
+    model, optimizer = accelerator.prepare(bart, optimizer)  # model: bart, wrapped
     pairs = encode(examples, tokenizer, config)
     validation = encode(validation_examples, tokenizer, config)
     lengths = [(len(pair.source), len(pair.target)) for pair in pairs]
@@ -249,12 +246,17 @@ def train(config: SummarizerConfig, out: Path, resume: bool = False) -> None:
         progress = read_progress(last, accelerator.num_processes, progress["data"])
         accelerator.load_state(str(last))
         done = progress["log"][-1]["step"]
-    final, best = out / "model", out / "best"
-    if is_main and done < config.steps and not config.patience:
-        shutil.rmtree(final, ignore_errors=True)  # of a finished run that is extended
+    model_path, best_path = out / "model", out / "best"
+    if is_main:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "config.json").write_text(json.dumps(asdict(config), indent=1))
+        if done < config.steps and not config.patience:
+            shutil.rmtree(model_path, ignore_errors=True)  # of a finished run that is extended
 
     accelerator.init_trackers("head_masking", vars(config))
-    save_every = config.save_every or epoch(len(pairs), config, accelerator.num_processes)
+    save_every = config.save_every or updates_per_epoch(
+        len(pairs), config, accelerator.num_processes
+    )
     endless = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
     bar = tqdm(total=config.steps, initial=done, disable=None if is_main else True)
     for step in range(done, config.steps):
@@ -267,6 +269,7 @@ def train(config: SummarizerConfig, out: Path, resume: bool = False) -> None:
         for _ in range(config.accumulate):
             batch = next(endless)
             with accelerator.accumulate(model):
+                # Cross-entropy of the summaries. An update averages the micro-batch means.
                 loss = loss_of(model, batch, config.label_smoothing)
                 accelerator.backward(loss)
                 if config.clip and accelerator.sync_gradients:
@@ -282,11 +285,15 @@ def train(config: SummarizerConfig, out: Path, resume: bool = False) -> None:
         bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
         bar.update()
         if row["step"] % save_every == 0 or row["step"] == config.steps:
-            row["validation_loss"] = validate(bart, collate, validation, config.batch_size)
+            own = validate(bart, collate, validation, config.batch_size)
+            # The same number in all processes, which decide by it when to stop.
+            own = torch.tensor(own, device=accelerator.device)
+            row["validation_loss"] = accelerator.reduce(own, "mean").item()
             progress["log"].append(row)
-            if is_main and config.patience and since_best(progress["log"]) == 0:
-                # Before the checkpoint: a kill between the two only writes the same once more.
-                save_model(bart, tokenizer, best)
+            is_best = math.isfinite(row["validation_loss"]) and since_best(progress["log"]) == 0
+            if is_main and config.patience and is_best:
+                # Before the checkpoint: after a kill in between, the resume writes it again.
+                save_model(bart, tokenizer, best_path)
             save_checkpoint(accelerator, out, progress)
             accelerator.log(row, step=row["step"])
             if is_main:
@@ -299,22 +306,22 @@ def train(config: SummarizerConfig, out: Path, resume: bool = False) -> None:
     # The weights that stay are the last ones or, with early stopping, the best.
     kept = progress["log"][-1]
     if not config.patience:
-        save_model(bart, tokenizer, final)
+        save_model(bart, tokenizer, model_path)
     else:
         kept = progress["log"][-1 - since_best(progress["log"])]
-        if best.exists():  # a finished run has it under its name already
-            shutil.rmtree(final, ignore_errors=True)
-            best.rename(final)
+        if best_path.exists():  # a finished run has it under its name already
+            shutil.rmtree(model_path, ignore_errors=True)
+            best_path.rename(model_path)
     others = validation[1:] + validation[:1]
     exchanged = [
         pair._replace(source=other.source) for pair, other in zip(validation, others, strict=True)
     ]
-    bart, _ = pretrained.load("bart", final)
+    bart, _ = pretrained.load("bart", model_path)
     bart.to(accelerator.device)
     exchanged_loss = validate(bart, collate, exchanged, config.batch_size)
     print(
         f"{out}: {kept['step']} updates, validation loss {kept['validation_loss']:.3f}, with the "
-        f"documents exchanged {exchanged_loss:.3f}"
+        f"documents exchanged {exchanged_loss:.3f} (should be higher)"
     )
     package = __package__.removesuffix(".experiments")
     print(f"next: python -m {package}.predict {out} --split validation --oracle")

@@ -1,8 +1,6 @@
-"""Which heads select content, what they look at, and which to mask: Sections 4 and 5, Figures 2 to
-4 and 6 to 10.
+"""Which heads select content, what they look at, which to mask: Sections 4, 5, Figures 2-4, 6-10.
 
 python -m head_masking.experiments.sweep runs/hm --tagger runs/tagger --data toy --out runs/heads
-
 python -m head_masking.experiments.sweep runs/hm --effects --focus --data toy --out runs/analysis
 
 OUT holds NAME.heads, the heads that are best for the run under the tagger's masks; effects.csv,
@@ -110,17 +108,13 @@ def sample(examples: Sequence, count: int) -> list:
 
 
 def gain(measure: Measure, layer: int, heads: tuple[int, ...]) -> Scores:
-    """r_ora - r_uni of these heads, for every document: oracle masks, uniform weights on the same
-    heads.
+    """r_ora - r_uni, for every document: oracle masks, and uniform weights, on the same heads.
 
-    D10, the other reading of an improvement: "rouge1_plain" and "recall_plain" are over the model
-    as it is.
+    D10, the other reading: "rouge1_plain" and "recall_plain" are over the model as it is.
     """
-    plain, oracle, uniform = (
-        measure("plain"),
-        measure("oracle", layer, heads),
-        measure("uniform", layer, heads),
-    )
+    plain = measure("plain")
+    oracle = measure("oracle", layer, heads)
+    uniform = measure("uniform", layer, heads)
     over_plain = {f"{metric}_plain": oracle[metric] - plain[metric] for metric in oracle}
     return {metric: oracle[metric] - uniform[metric] for metric in oracle} | over_plain
 
@@ -135,9 +129,7 @@ def content_selection_effects(measure: Measure, heads: Heads) -> Effects:
 
 
 def ranked(effects: Effects) -> dict[int, tuple[int, ...]]:
-    """The heads of each layer, that of the largest mean effect on ROUGE-1 first, of equal ones the
-    lower.
-    """
+    """The heads of each layer, the largest mean effect on ROUGE-1 first (on ties, the lower)."""
     order = sorted(
         effects, key=lambda place: (place[0], -effects[place]["rouge1"].mean(), place[1])
     )
@@ -148,17 +140,13 @@ def ranked(effects: Effects) -> dict[int, tuple[int, ...]]:
 
 
 def sum_of_parts(effects: Effects, layer: int) -> Scores:
-    """The sum of the individual effects of a layer's heads, for every document (Section 4.2; right
-    of Figure 3).
-    """
+    """Section 4.2, right of Figure 3: the sum of a layer's single effects, for every document."""
     parts = [values for (of_layer, _), values in effects.items() if of_layer == layer]
     return {metric: sum(part[metric] for part in parts) for metric in parts[0]}
 
 
 def synergy(measure: Measure, effects: Effects) -> list[dict]:
-    """Section 4.2; Figures 3 and 7: heads join one by one, in F1; together and as the sum of parts,
-    in recall.
-    """
+    """Section 4.2, Figures 3, 7: heads join one by one, F1; all, and the sum of parts, recall."""
     rows = []
     for layer, order in ranked(effects).items():
         for count, head in enumerate(order, start=1):
@@ -179,9 +167,7 @@ def synergy(measure: Measure, effects: Effects) -> list[dict]:
 
 
 def improvement(values: Scores, metric: str = "rouge1") -> dict:
-    """D10: means over uniform weights on the same heads, and over the plain model; 95 % intervals
-    over documents.
-    """
+    """D10: means over uniform weights and over the plain model; 95 % intervals over documents."""
     row = {}
     for name, column in (("over_uniform", metric), ("over_plain", f"{metric}_plain")):
         own = describe(Numbers(values[column].reshape(1, -1, 1)), paired=False)
@@ -233,9 +219,7 @@ def attendees(model: torch.nn.Module, ids: Sequence[int], summary: Sequence[int]
 
 
 def generated_words(tokenizer, summary: Sequence[int]) -> list[str | None]:
-    """(T,) for each generated token, the start token left out, the word that it is a piece of; None
-    if of none.
-    """
+    """(T,) the word of which each generated token is a piece, or None; the start token left out."""
     tokens = summary[1:]
     texts = [
         tokenizer.decode(tokens[:count], skip_special_tokens=True)

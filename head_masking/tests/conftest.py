@@ -1,8 +1,10 @@
-"""What the tests share: one thread, no network, and small random models that do something worth
-testing.
+"""What the tests share.
+
+One thread, no network, and small random models that do something worth testing.
 """
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -102,8 +104,9 @@ def encoder() -> BertModel:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory):
-    """Two taggers, tagger and weak, hardly trained; base, a BART that is not, but to which it
-    matters what it reads.
+    """Two taggers, tagger and weak, hardly trained.
+
+    Base, a BART that is not, but to which it matters what it reads.
     """
     pytest.importorskip("shared")
     from shared.data import load
@@ -170,7 +173,8 @@ def killed_by_a_signal(module, config_type: str, config: Path, out: Path) -> Non
     )
     top = Path(sys.modules[module.__name__.split(".")[0]].__path__[0]).parent
     command = [sys.executable, "-c", code]
-    with subprocess.Popen(command, cwd=top, stdout=subprocess.DEVNULL) as child:
+    variables = os.environ | {"OMP_NUM_THREADS": "1"}  # two threads add in another order
+    with subprocess.Popen(command, cwd=top, env=variables, stdout=subprocess.DEVNULL) as child:
         while not list(out.glob("checkpoints/" + "[0-9]" * 8)) and child.poll() is None:
             time.sleep(0.01)
         child.send_signal(signal.SIGKILL)

@@ -77,8 +77,9 @@ def test_eq1_masked_attention_is_the_printed_formula(bart, ragged, keep, padded)
 
 
 def test_eq1_masked_positions_have_influence_exactly_zero(bart, ragged, keep):
-    """All heads of all layers masked: whatever stands at a hidden position, the output has the same
-    bits.
+    """All heads of all layers masked.
+
+    Whatever stands at a hidden position, the output has the same bits.
     """
     states = bart.get_encoder()(**ragged).last_hidden_state.detach()
     changed = {name: states.clone() for name in ("hidden", "kept")}
@@ -180,8 +181,9 @@ def test_a_compiled_model_is_masked_and_is_plain_again(ragged, keep):
 
 
 def test_nested_masks_compose(bart, ragged, keep):
-    """Nested masks of one head hide what either hides; of several heads and layers they are one
-    with all of them.
+    """Nested masks of one head hide what either hides.
+
+    Of several heads and layers they are one with all of them.
     """
     first, second = keep.clone(), keep | (torch.arange(9) == 3)
     first[:, 4] = True
@@ -225,8 +227,9 @@ def test_forward_and_backward_run_on_the_device_of_the_inputs():
 
 
 def test_section_4_1_uniform_heads_attend_alike_to_all_but_padding(bart, ragged):
-    """Section 4.1: 1 / n at each of the n tokens, `</s>` included; other heads of the layer are
-    untouched.
+    """Section 4.1: 1 / n at each of the n tokens, `</s>` included.
+
+    Other heads of the layer are untouched.
     """
     bart.set_attn_implementation("eager")
     plain = forward(bart, ragged, output_attentions=True).cross_attentions[0]
@@ -264,8 +267,9 @@ def test_bad_heads_and_keep_are_refused_at_once(bart, keep, heads, change, messa
 
 
 def test_keep_that_does_not_fit_the_documents_is_refused(bart, ragged):
-    """Labels of another length or number than the documents; 1 for 3 looks like beams, but not in
-    the encoder.
+    """Labels of another length or number than the documents.
+
+    1 for 3 looks like beams, but not in the encoder.
     """
     for size in ((3, 8), (2, 9), (1, 9)):
         keep = torch.ones(size, dtype=torch.bool)
@@ -279,8 +283,9 @@ def test_keep_that_does_not_fit_the_documents_is_refused(bart, ragged):
 
 
 def test_paper_heads_fit_bart_large():
-    """Appendix B on the structure of facebook/bart-large: 12 layers, 16 heads; released scripts
-    count layers from 1.
+    """Appendix B on the structure of facebook/bart-large: 12 layers, 16 heads.
+
+    Released scripts count layers from 1.
     """
     with torch.device("meta"):
         model = BartForConditionalGeneration(BartConfig())
@@ -298,8 +303,9 @@ def test_paper_heads_fit_bart_large():
 
 
 def test_d5_decoding_presets_hold_appendix_a_and_no_repeated_trigram():
-    """Appendix A: beam, length penalty, least and greatest length; D5, released scripts: no trigram
-    twice.
+    """Appendix A: beam, length penalty, least and greatest length.
+
+    D5, released scripts: no trigram twice.
     """
     names = ("num_beams", "length_penalty", "min_length", "max_length", "no_repeat_ngram_size")
     values = {
@@ -315,8 +321,9 @@ def test_d5_decoding_presets_hold_appendix_a_and_no_repeated_trigram():
 def test_lengths_of_generate_count_two_tokens_more_than_fairseqs_at_the_least_and_three_at_the_most(
     bart, ragged
 ):
-    """fairseq counts what stands between <s> and </s>: of 4 to 9 such tokens, `generate` says 6 to
-    12.
+    """fairseq counts what stands between <s> and </s>.
+
+    Of 4 to 9 such tokens, `generate` says 6 to 12.
     """
     bart.generation_config.update(forced_bos_token_id=0, eos_token_id=2, forced_eos_token_id=2)
     # </s> as early as it may come, or never by itself

@@ -35,8 +35,9 @@ def large(layers: int = 12) -> BartForConditionalGeneration:
 
 
 def test_heads_of_a_model(bart):
-    """All, the top layer, a list, the name of a data set in Appendix B; what the model does not
-    have is refused.
+    """All, the top layer, a list, the name of a data set in Appendix B.
+
+    What the model does not have is refused.
     """
     assert all_heads(bart) == {1: [0, 1, 2, 3], 2: [0, 1, 2, 3]}
     assert find_heads("top", bart) == {2: [0, 1, 2, 3]} and find_heads("2:1,0", bart) == {2: [0, 1]}
@@ -69,7 +70,8 @@ def test_heads_of_a_model(bart):
     ],
 )
 def test_d14_default_heads(data, layers, by_tagger, heads):
-    """D14: Appendix B's for a tagger's masks on a BART-large that learned such data; else all of
-    the top layer.
+    """D14: Appendix B's for a tagger's masks on a BART-large that learned such data.
+
+    Else all of the top layer.
     """
     assert write_heads(find_heads("", large(layers), data, by_tagger)) == heads

@@ -1,5 +1,6 @@
-"""What masked heads may see: by the reference, by a tagger, by a person's words; and how good a
-tagger is.
+"""What masked heads may see: by the reference, by a tagger, by a person's words.
+
+And how good a tagger is.
 """
 
 import pytest
@@ -38,8 +39,9 @@ def test_the_oracle_keeps_the_words_of_the_longest_runs_whole(tokenizer):
 
 
 def test_a_tagger_keeps_what_scores_above_its_boundary(tokenizer):
-    """One word of several pieces scores high: its tokens alone are kept, or with the fallback at
-    least five.
+    """One word of several pieces scores high.
+
+    Its tokens alone are kept, or with the fallback at least five.
     """
     document, spans = read(tokenizer, STORY), word_spans(STORY)
     scores = [0.9 if STORY[a:b] == "unhurried" else 0.0 for a, b in spans]

@@ -1,5 +1,6 @@
-"""From texts to summaries: masks by a tagger, by words, by the reference; files, data sets, and
-standard input.
+"""From texts to summaries: masks by a tagger, by words, by the reference.
+
+Files, data sets, and standard input.
 """
 
 import io
@@ -55,8 +56,9 @@ def alone(run, text, keep=None, heads=TOP) -> str:
 
 
 def test_texts_are_summarised_in_their_order_with_and_without_masks(base, tagger):
-    """Each as alone, under the model's own settings; what is kept are the tagger's words; batches
-    change nothing.
+    """Each as alone, under the model's own settings.
+
+    What is kept are the tagger's words; batches change nothing.
     """
 
     def keep(inputs):

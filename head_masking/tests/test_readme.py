@@ -14,8 +14,9 @@ FOLDER = Path(__file__).resolve().parents[1]
 
 
 def test_the_example_runs(tmp_path, monkeypatch, capsys):
-    """On a local BART with the decoder of facebook/bart-large-cnn: kept are the words that it
-    names; it prints.
+    """On a local BART with the decoder of facebook/bart-large-cnn.
+
+    Kept are the words that it names; it prints.
     """
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
     (by_words,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)

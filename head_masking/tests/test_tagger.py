@@ -1,5 +1,6 @@
-"""The tagger, its windows, loss and threshold; tokenizer and offsets, and one tokenizer's scores
-for another.
+"""The tagger, its windows, loss and threshold.
+
+Tokenizer and offsets, and one tokenizer's scores for another.
 """
 
 import math
@@ -93,8 +94,9 @@ def test_a_document_alone_is_a_row_of_a_padded_batch(tagger):
 
 
 def test_d7_windows_of_512_overlap_by_256():
-    """Facts of the released code: [0:512], [256:768], [512:1024]; all of the first, the second half
-    of the others.
+    """Facts of the released code: [0:512], [256:768], [512:1024].
+
+    All of the first, the second half of the others.
     """
     assert windows(1024) == [(0, 512, 0), (256, 768, 512), (512, 1024, 768)]
     assert windows(512) == [(0, 512, 0)] and windows(3) == [(0, 3, 0)]

@@ -25,7 +25,7 @@ from ..loading import begin, load_run
 from ..oracle import oracle_labels, token_labels
 from ..tagger import PAPER_THRESHOLDS, Tagger, best_threshold, token_f1
 from ..text import encode_documents, train_tokenizer
-from ..train import epoch, main, train
+from ..train import main, train, updates_per_epoch
 from .conftest import DATA, SHORT, TAGGER, equal, log, weights
 
 
@@ -137,8 +137,9 @@ def test_the_encoder_of_a_bart_is_an_encoder_too(runs, tmp_path):
 
 
 def test_early_stopping_takes_the_best_weights(tmp_path, capsys, monkeypatch):
-    """Appendix A: stop after 2 validations without improvement; what is written is the best, not
-    the last.
+    """Appendix A: stop after 2 validations without improvement.
+
+    What is written is the best, not the last.
     """
     losses, validate = iter([3.0, 1.0, 2.0, 1.5, 0.1, 0.1]), training.validate
     spy = lambda *a: validate(*a) | {"validation_loss": next(losses)}  # noqa: E731
@@ -155,8 +156,9 @@ def test_early_stopping_takes_the_best_weights(tmp_path, capsys, monkeypatch):
 
 
 def test_d13_an_update_is_the_mean_over_micro_batches_clipped(bert, tmp_path, monkeypatch):
-    """D13, and the released optimiser, in whose place plain steps show the gradient: the mean of
-    two micro-batches'.
+    """D13, and the released optimiser, in whose place plain steps show the gradient.
+
+    The mean of two micro-batches'.
     """
     seen, clipped = {}, []
     plain = torch.optim.SGD
@@ -186,7 +188,7 @@ def test_the_end_of_a_training_says_what_selecting_all_would_have(capsys):
     training.report({"step": 3} | values, Path("runs/tagger"))
     said = capsys.readouterr().out
     assert "3 updates, validation loss 1.000" in said
-    assert "token F1 40.0 above 0.20; if all tokens were selected 28.0" in said
+    assert "token F1 40.0 (threshold 0.20); selecting every token gives 28.0" in said
 
 
 def test_the_printed_hint_works(runs, tmp_path, capsys):
@@ -200,11 +202,13 @@ def test_the_printed_hint_works(runs, tmp_path, capsys):
 
 
 def test_an_epoch_is_counted_in_updates_and_the_log_has_their_rates(tmp_path):
-    """--save-every 0 beside --accumulate: the 16 documents are two updates of two micro-batches of
-    four.
+    """--save-every 0 beside --accumulate.
+
+    The 16 documents are two updates of two micro-batches of four.
     """
     config = replace(SHORT, examples=16, batch_size=4, accumulate=2, save_every=0, steps=4)
-    assert epoch(17, config) == 3 and epoch(16, config, processes=2) == 1
+    assert updates_per_epoch(17, config) == 3
+    assert updates_per_epoch(16, config, processes=2) == 1
     train(config, tmp_path / "run")
     rates = {row["step"]: row["lr"] for row in log(tmp_path / "run")}
     assert rates == {step: learning_rate(step - 1, config) for step in (2, 4)}

@@ -26,8 +26,9 @@ def write_dialogues(folder, **sizes):
 
 
 def test_dialogues_are_divided_as_the_text_says(tmp_path):
-    """By the sizes of SAMSum and of DialogSum's sample: 400 and 418 of 818 dialogues, 240 and 60 of
-    300.
+    """By the sizes of SAMSum and of DialogSum's sample.
+
+    400 and 418 of 818 dialogues, 240 and 60 of 300.
     """
     write_dialogues(tmp_path / "sam", train=5, validation=818, test=2)
     write_dialogues(tmp_path / "other", train=300, validation=4)
@@ -60,8 +61,9 @@ def test_the_summary_is_the_first_three_salient_sentences_of_the_first_250_words
 
 
 def test_stories_of_facts_have_two_that_belong_into_the_summary(tmp_path, monkeypatch):
-    """Word for word or reworded; with signal 1 the verbs tell which, with signal 0 as often the
-    others.
+    """Word for word or reworded.
+
+    With signal 1 the verbs tell which, with signal 0 as often the others.
     """
     for split in data.SPLITS:
         monkeypatch.setitem(data.SPLITS, split, 40)

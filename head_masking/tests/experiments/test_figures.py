@@ -92,8 +92,9 @@ def test_figures_3_and_7_draw_steps_and_parts():
 
 
 def test_figure_5_draws_means_over_seeds_with_and_without_masks():
-    """From a table of seeds, and from one in which each seed is a system; differences and other
-    rows stay away.
+    """From a table of seeds, and from one in which each seed is a system.
+
+    Differences and other rows stay away.
     """
     table = [
         ("adapted-1000", "3 5"),

@@ -48,8 +48,9 @@ FLAGS = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """data, each script's corpus; bert, an encoder; base-0, a BART; stronger, one of three layers
-    with twelve heads.
+    """data, each script's corpus.
+
+    Bert, an encoder; base-0, a BART; stronger, one of three layers with twelve heads.
     """
     folder = tmp_path_factory.mktemp("scripts")
     (folder / "data").mkdir()
@@ -95,8 +96,9 @@ def test_each_corpus_has_its_script_here():
 @pytest.mark.skipif(not shutil.which("bash"), reason="the scripts are for bash")
 @pytest.mark.parametrize("corpus", ARGUMENTS)
 def test_a_script_runs_to_its_end(corpus, folder, monkeypatch):
-    """dialogsum/run.sh goes on from the runs of samsum/run.sh; that a figure can be drawn has tests
-    of its own.
+    """dialogsum/run.sh goes on from the runs of samsum/run.sh.
+
+    That a figure can be drawn has tests of its own.
     """
     shutil.rmtree(folder / "calls", ignore_errors=True)
     monkeypatch.setattr(pictures.Figure, "savefig", lambda figure, path, **_: Path(path).touch())

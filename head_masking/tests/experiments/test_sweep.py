@@ -1,5 +1,6 @@
-"""What is computed from scores, the choice of heads, and their attendees: against single steps and
-cases by hand.
+"""What is computed from scores, the choice of heads, and their attendees.
+
+Against single steps and cases by hand.
 """
 
 import csv
@@ -68,8 +69,9 @@ class Fake:
 
 
 def layer_values(effects: dict[tuple[int, int], float]) -> dict[tuple[str, str], float]:
-    """Scores of one head each: 50 without masks and with uniform weights, the effect more with
-    oracle masks.
+    """Scores of one head each.
+
+    50 without masks and with uniform weights, the effect more with oracle masks.
     """
     return {("plain", ""): 50.0} | {
         (kind, write_heads({layer: [head]})): 50.0 + (effect if kind == "oracle" else 0.0)
@@ -95,8 +97,9 @@ def test_section_4_1_effects_are_oracle_minus_uniform():
 
 
 def test_section_4_2_synergy_adds_the_best_heads_first():
-    """Together 1:1 and 1:2 gain more than the sum, all three gain less; heads are named in the
-    order of adding.
+    """Together 1:1 and 1:2 gain more than the sum, all three gain less.
+
+    Heads are named in the order of adding.
     """
     values = layer_values({(1, 0): -1.0, (1, 1): 2.0, (1, 2): 3.0})
     together = {("oracle", "1:1-2"): 58.0, ("uniform", "1:1-2"): 49.0, ("oracle", "1:0-2"): 53.0}
@@ -142,8 +145,9 @@ def test_section_5_heads_are_selected_four_at_a_time():
 
 
 def test_d10_improvements_are_over_uniform_weights_and_over_the_plain_model():
-    """D10: both readings of Figure 3 stand in the rows; the right side has all heads and the sum of
-    the parts.
+    """D10: both readings of Figure 3 stand in the rows.
+
+    The right side has all heads and the sum of the parts.
     """
     values = {("plain", ""): 50.0}
     for heads, oracle, uniform in (("1:0", 53, 50), ("1:1", 51, 50), ("1:0-1", 60, 45)):
@@ -182,8 +186,9 @@ def test_d11_heads_are_chosen_even_where_no_mask_is_better_and_this_is_said(
 
 
 def test_analysis_by_one_command(runs, base, tmp_path, monkeypatch, capsys):
-    """Sweep, choice of heads and focus; no setting is decoded twice, but for the plain one, which
-    --focus decodes.
+    """Sweep, choice of heads and focus.
+
+    No setting is decoded twice, but for the plain one, which --focus decodes.
     """
     calls, read = [], set()
 
@@ -225,8 +230,9 @@ def test_analysis_by_one_command(runs, base, tmp_path, monkeypatch, capsys):
 
 
 def test_analysis_is_as_in_the_paper():
-    """Appendix A's decoding, but with one beam; Section 4: 1,000 documents; Section 5: four heads
-    at a time.
+    """Appendix A's decoding, but with one beam.
+
+    Section 4: 1,000 documents; Section 5: four heads at a time.
     """
     given = Options(run="x", out="x", decoding="cnn_dailymail").generation()
     assert given == dict(
@@ -283,8 +289,9 @@ def test_attendees_are_those_of_each_step_alone(bart, documents):
 
 
 def test_generated_pieces_have_their_words(tokenizer):
-    """Special tokens and the start token have none; the pieces of a word have the word, in lower
-    case.
+    """Special tokens and the start token have none.
+
+    The pieces of a word have the word, in lower case.
     """
     tokens = tokenizer("Mara opened halls.")["input_ids"]
     words = sweeps.generated_words(tokenizer, [2, *tokens])
@@ -346,8 +353,9 @@ def test_content_words_are_nouns_verbs_adjectives_and_adverbs():
 
 
 def test_section_4_3_percentages_of_heads_that_may_see_one_word_alone(bart, tokenizer, documents):
-    """Section 4.3: with a mask that leaves the first word, a masked head attends to it always: no
-    slip by a step.
+    """Section 4.3.
+
+    With a mask that leaves the first word, a masked head attends to it always: no slip by a step.
     """
     document = documents[0]._replace(ids=documents[0].ids[:4], offsets=documents[0].offsets[:4])
     keep = torch.tensor([[False, True, False, False]])
