@@ -186,7 +186,7 @@ def draw_speed(table: Path, path: Path) -> None:
         rows = [row for row in csv.DictReader(file) if row["network"] == "pointer-generator"]
     figure = Figure((9, 3.4), layout="constrained")
     figure.suptitle(
-        "Up to 400 tokens DimAttn costs nothing that is measurable, coverage a quarter of an update",
+        "To 400 tokens DimAttn costs nothing measurable, coverage a quarter of an update",
         fontsize=10,
     )
     for axes, work in zip(figure.subplots(1, 2), ("update", "search"), strict=True):
