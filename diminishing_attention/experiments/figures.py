@@ -197,7 +197,7 @@ def draw_speed(table: Path, path: Path) -> None:
             if own:
                 axes.plot(lengths, seconds, "o-", color=colour, label=side, markersize=3)
         axes.set(title=f"{work} of 8 documents", xlabel="source tokens", ylabel="seconds", ylim=0)
-    figure.axes[0].legend(fontsize=8)
+    figure.axes[1].legend(fontsize=8, loc="center right")
     figure.savefig(path, dpi=120)
 
 
