@@ -46,7 +46,7 @@ class Shape(NamedTuple):
 
 
 POINTER = [Shape(8, 100, 40), Shape(8, 400, 40), Shape(8, 800, 40)]  # Section 4.2: 400 to 800
-BERTSUM = [Shape(2, 512, 40)]
+BERTSUM = [Shape(1, 512, 20)]
 TINY = {"vocabulary": 60, "hidden": 8}
 TINY_BERT = {"vocab_size": 60, "hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 16}
 TINY_BERT |= {"num_attention_heads": 8}
