@@ -188,7 +188,8 @@ def test_errors_are_a_share_of_the_words_and_leave_each_document_a_word():
 def tell(**changes) -> tuple[dict, list[str]]:
     """Run one.py with other constants at its top: what is in it then, and the lines it prints.
 
-    "bart", "drawn" and "guessed" are added: the model, all documents, the selector's wrong guess.
+    "bart", "drawn", "guessed" and "seen" are added: the model, all documents, the selector's wrong
+    guess, what heads may see of which documents. "plain_write" writes without noting that.
     """
     left = dict(changes)
     tree = ast.parse(Path(one.__file__).read_text(encoding="utf-8"))
@@ -205,9 +206,10 @@ def tell(**changes) -> tuple[dict, list[str]]:
                     else:
                         node.value = value
     assert not left, f"not at the top of one.py: {left}"
-    space = {"__name__": "one_changed", "drawn": []}
+    space = {"__name__": "one_changed", "drawn": [], "seen": []}
     exec(compile(ast.fix_missing_locations(tree), one.__file__, "exec"), space)
     train, documents, with_errors = space["train"], space["documents"], space["with_errors"]
+    space["plain_write"] = space["write"]
 
     def noting_train(bart):
         space["bart"] = bart
@@ -222,7 +224,13 @@ def tell(**changes) -> tuple[dict, list[str]]:
         space["guessed"] = with_errors(keep, source, share)
         return space["guessed"]
 
+    def noting_write(bart, source, keep=None, **changes):
+        if keep is not None:
+            space["seen"].append((source, keep))
+        return space["plain_write"](bart, source, keep, **changes)
+
     space |= {
+        "write": noting_write,
         "train": noting_train,
         "documents": noting_documents,
         "with_errors": noting_errors,
@@ -248,6 +256,8 @@ def check_what_is_printed(space: dict, lines: list[str]) -> dict[str, list[float
     sizes = [len(texts) for texts, _ in space["drawn"]]
     assert sizes == [space["BATCH"]] * space["UPDATES"] + [space["VALIDATION"], space["TEST"]]
     assert not torch.equal(source[:4], test[:4])
+    for texts, keep in space["seen"]:
+        assert keep.any(-1).all() and not keep[texts == space["END"]].any()  # D1
     assert source.shape[1:] == (2 * space["FACTS"] + 1,)
     assert target.shape[1:] == (2 * space["WANTED"] + 1,)
 
@@ -257,7 +267,7 @@ def check_what_is_printed(space: dict, lines: list[str]) -> dict[str, list[float
 
     def share(texts, keep=None, true=None, **masks):
         source, target = texts
-        written = facts_of(space["write"](space["bart"], source, keep, **masks))
+        written = facts_of(space["plain_write"](space["bart"], source, keep, **masks))
         known = facts_of(source if true else target)
         pairs = zip(written, known, strict=True)
         hits = [fact in facts for own, facts in pairs for fact in own]
