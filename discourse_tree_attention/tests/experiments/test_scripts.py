@@ -104,7 +104,7 @@ def test_the_growth_is_that_of_each_side(tmp_path, monkeypatch):
     assert (tmp_path / "growth.png").exists() and not (tmp_path / "claims.png").exists()
     for axes, factor in zip(drawn[0].axes, (10, 1), strict=True):
         curves = [line.get_ydata().tolist() for line in axes.lines]
-        assert curves == [[n * factor * 50, n * factor * 200] for n in range(1, 6)]
+        assert curves == [[n * factor * 50, n * factor * 200] for n in range(1, 4)]
         assert [text.get_text().strip() for text in axes.texts] == list(figures.CURVES)
 
 
