@@ -200,12 +200,24 @@ def bertsum_sides(shape: Shape, options: Options, device, autocast) -> dict[str,
     keep, keep_target = torch.ones_like(source).bool(), torch.ones_like(target).bool()
     batch = bert_text.Batch(source, 0 * source, keep, target, target, keep_target)
     special = bert_text.TargetIds(1, 2, 3, 0)
-    models = {
-        name: BertSumExtAbs(BertModel(bert), special, Diminishing(kind), **decoder)
-        for name, kind in MECHANISMS.items()
-    }
     config = TrainConfig(**PRESETS["paper-bertsum-abs"])
-    return both(models, config, device, autocast, batch, shape)
+    model = BertSumExtAbs(BertModel(bert), special, Diminishing(), **decoder).to(device)
+    packed = copy.deepcopy(model)
+    optimizer = optimizer_of(model, config)
+    sides = {"update": {}, "search": {}}
+    for name, kind in MECHANISMS.items():
+        of_update, of_search = (optimizer, autocast, batch), (autocast, batch, shape.tokens)
+        sides["update"][name] = partial(switched, kind, model, update, *of_update)
+        sides["search"][name] = partial(switched, kind, model, search, *of_search)
+    if pack(packed):
+        sides["search"]["DimAttn, packed"] = partial(switched, "dim", packed, search, *of_search)
+    return sides
+
+
+def switched(kind: str, model: BertSumExtAbs, work, *arguments):
+    """Work of the one BERTSum with this mechanism: three of them would need 9 GB."""
+    model.layers[-1].diminishing = Diminishing(kind)
+    return work(model, *arguments)
 
 
 def both(models: dict, config: TrainConfig, device, autocast, batch, shape: Shape) -> dict:
