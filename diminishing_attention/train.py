@@ -1,4 +1,5 @@
-"""Train a pointer-generator or BERTSum, then switch diminishing attention or coverage on.
+"""Train a pointer-generator or BERTSum, then switch diminishing attention or coverage on (Han,
+Lin & Joty 2020; D12, D19, ...: deviations, which PAPER.md lists).
 
 python -m diminishing_attention.train --out runs/pg --preset repetition
 python -m diminishing_attention.train --out runs/pg-more --init runs/pg --steps 150     # control
@@ -36,9 +37,9 @@ from .config import PRESETS, TrainConfig, learning_rate
 from .loading import Run, begin
 from .text import Item
 
-VALIDATION = 200  # documents of the validation loss at most
-# Largest norm of the gradient of each part of a pointer-generator (See et al.); PreSumm clips
-# nothing.
+MAX_VALIDATION = 200  # documents of the validation loss
+# Largest gradient norm of each part of a pointer-generator (See et al.); BERTSum is not clipped, as
+# in PreSumm.
 CLIP = 2.0
 
 
@@ -80,6 +81,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     run = begin(config, examples)
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
 
+    # `model` is `run.model` as accelerate wraps it.
     model, optimizer = accelerator.prepare(run.model, make_optimizer(run.model, config))
     items = run.encode(examples)
     validation = run.encode(validation_examples)
@@ -106,28 +108,28 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
         out.mkdir(parents=True, exist_ok=True)
         run.write_files(out)
         if done < config.steps:
-            (out / "model.safetensors").unlink(
-                missing_ok=True
-            )  # of a finished run that is extended
+            # Of a finished run that is extended.
+            (out / "model.safetensors").unlink(missing_ok=True)
 
     accelerator.init_trackers("diminishing_attention", vars(config))
     endless = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
     bar = tqdm(total=config.steps, initial=done, disable=None if is_main else True)
     for step in range(done, config.steps):
         run.model.train()
-        for group in optimizer.param_groups:  # D12: the rates go on in a second phase
+        for group in optimizer.param_groups:  # D12: a second phase continues the schedule
             number = run.first_step + step + 1
             group["lr"] = learning_rate(number, group["factor"], group["warmup"])
         for _ in range(config.accumulate):
             batch = next(endless)
             with accelerator.accumulate(model):
-                # Eq. (5) of each document; BERTSum: cross-entropy of each target token. D19: the
-                # mean over micro-batches of their means.
-                loss = model(batch).mean()
+                # The objective: of each document -log P of its summary's words, with --coverage
+                # also Eq. (5)'s penalty; BERTSum: cross-entropy of each target token. Diminishing
+                # attention has no loss: it acts inside the model, on the attention.
+                loss = model(batch).mean()  # D19: an update averages the micro-batch means
                 accelerator.backward(loss)
                 if accelerator.sync_gradients and config.model == "pointer":
                     accelerator.unscale_gradients()  # of fp16
-                    for part in run.model.parts():  # each by itself (released code)
+                    for part in run.model.parts():  # each by itself, as in the released code
                         nn.utils.clip_grad_norm_(part, CLIP)
                 optimizer.step()
                 optimizer.zero_grad()
@@ -158,12 +160,11 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
 
 def load_sentences(data: str, split: str) -> list[Example]:
     """Documents in sentences."""
-    return in_sentences(load(data, split, VALIDATION if split == "validation" else None))
+    return in_sentences(load(data, split, MAX_VALIDATION if split == "validation" else None))
 
 
 def lengths(items: Sequence[Item], config: TrainConfig) -> list[tuple[int, ...]]:
-    """What batches are sorted by: the source, or first the target where --batch-tokens counts its
-    tokens.
+    """Batches are sorted by source length or, with --batch-tokens, by target, then source.
 
     D28: released code of the pointer-generator draws documents at random.
     """
@@ -210,7 +211,7 @@ def report(run: Run, validation: list[Example], row: dict, out: Path) -> None:
     """
     config = run.config
     others = validation[1:] + validation[:1]
-    # As text: the number of an unknown word is its document's own.
+    # Swap the text, not ids: ids of unknown words are the document's own.
     exchanged = [
         replace(example, document=other.document)
         for example, other in zip(validation, others, strict=True)
@@ -223,8 +224,9 @@ def report(run: Run, validation: list[Example], row: dict, out: Path) -> None:
     )
     if not config.init and config.diminishing == "none" and not config.coverage:
         print(
-            f"no mechanism is on yet: python -m {__package__}.train --out {out}-dim --init {out} "
-            f"--steps {max(config.steps // 8, 1)} --diminishing dim"
+            f"trained without diminishing attention or coverage; to add one: python -m "
+            f"{__package__}.train --out {out}-dim --init {out} --steps "
+            f"{max(config.steps // 8, 1)} --diminishing dim"
         )
     print(f"next: python -m {__package__}.predict {out} FILE.txt")
 

@@ -8,7 +8,6 @@ With --tree trees the tree of a document is trees/ID.dis; `experiments.parse` ma
 sentence level may read none. Column `units`: % taken.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,6 @@ import numpy as np
 import tyro
 
 from shared.data import Example, in_sentences, read
-from shared.pack import pack
 from shared.rouge import Words
 from shared.run import find_device, one_line_errors, read_flags
 from shared.score import system_name, write_outputs
@@ -115,7 +113,6 @@ def answer(run: Run, options: Options) -> None:
     run = run._replace(config=replace(run.config, units_taken=units_taken))
     run.model.to(find_device(options.device))
     run.encoder.model.to(find_device(options.device))
-    is_packed = pack(run.encoder.model)  # last: a packed encoder can only encode
     documents = [example for example in examples if example.document]  # a blank line stays one
     system = system_name(options.run.name, run.config.seed)
     seed = run.config.seed
@@ -132,8 +129,6 @@ def answer(run: Run, options: Options) -> None:
         overwrite=options.overwrite,
         words=options.words,
     )
-    if is_packed:
-        print("units encoded with packed weights (shared/pack.py)", file=sys.stderr)
 
 
 @one_line_errors

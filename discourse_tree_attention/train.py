@@ -1,5 +1,7 @@
-"""Train an extractive summariser with one of the paper's attention types on units with fixed
-vectors.
+"""Train the extractive summariser of Xiao, Huber & Carenini (2020) with one of its attention types.
+
+A document is its units, EDUs (clauses) or sentences, each with a vector that a frozen encoder has
+computed beforehand. D12, D26, ... are deviations from the paper; PAPER.md lists them.
 
 python -m discourse_tree_attention.train --out runs/tree --attention d_tree
 python -m discourse_tree_attention.train --out runs/mine --data FOLDER --preset small
@@ -56,7 +58,8 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     check_out(out, resume)
     accelerator = Accelerator(
         mixed_precision=config.mixed_precision,
-        # Fixed: else a variable of the shell could divide the loss.
+        # Fixed: else a variable of the shell could divide the loss. There is no --accumulate: the
+        # batches of the paper fit into any memory.
         gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
         # Without this, several processes on a CPU would each train alone.
         cpu=not torch.accelerator.is_available(),
@@ -72,7 +75,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
 
     # Data, model, encoder.
     set_seed(config.seed)
-    examples = draw(config, load(config.data, "train"))
+    examples = sample(config, load(config.data, "train"))
     validation_examples = load(config.data, "validation")
     check_words([*examples, *validation_examples])
     run = begin(config, examples)
@@ -83,12 +86,13 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     optimizer = torch.optim.Adam(
         run.model.parameters(), lr=0.0, betas=(0.9, config.beta2), eps=1e-9
     )
+    # `model` is `run.model` as accelerate wraps it.
     model, optimizer = accelerator.prepare(run.model, optimizer)
     items = run.encode(examples)
     validation = run.encode(validation_examples)
     weight = positive_weight(items)
-    # D29: documents of like length share a batch. With a summed loss a batch of long documents
-    # weighs more.
+    # D29: batches hold documents of similar length. The loss is summed, so batches of long
+    # documents weigh more.
     batches = Batches([len(item) for item in items], config.seed, size=config.batch_size)
     # Its own generator: starting the loader would else draw from the one that dropout uses.
     generator = torch.Generator()
@@ -96,7 +100,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     loader = accelerator.prepare(loader)
     cut = sum(item.was_cut for item in items)
     if cut and is_main:
-        print(f"{cut} of {len(items)} documents are cut to what the model reads")
+        print(f"{cut} of {len(items)} documents are cut: --max-pieces, or the model's own limits")
 
     # A checkpoint saves this beside weights, optimizer and random states.
     progress = {"data": fingerprint(examples), "log": []}
@@ -122,7 +126,9 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
             group["lr"] = learning_rate(step, config)
         batch = next(endless)
         scores = model(batch.units, batch.keep, batch.matrix)
-        # D21: of several processes the mean of their sums over units.
+        # Section 3: binary cross-entropy of each unit's score with the oracle's label, summed over
+        # units; those that the oracle takes weigh more. D21: with several processes gradients are
+        # averaged over processes, each a sum over units.
         loss = extraction_loss(scores, batch.labels, batch.keep, weight)
         accelerator.backward(loss)
         optimizer.step()
@@ -137,9 +143,10 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
         bar.update()
         if row["step"] % config.save_every == 0 or row["step"] == config.steps:
             row |= validate(run, validation, weight)
-            # Released code: of all validations the weights with the best ROUGE-2 stay, the first of
-            # equal ones. They are written before the checkpoint that knows of them.
-            if is_main and all(row["rouge2"] > old["rouge2"] for old in progress["log"]):
+            # Released code: keep the weights with the best validation ROUGE-2 (the first on ties).
+            # They are written before the checkpoint that knows of them.
+            is_best = all(row["rouge2"] > old["rouge2"] for old in progress["log"])
+            if is_main and is_best and math.isfinite(row["validation_loss"]):
                 save_file(run.model.state_dict(), out / "unfinished.safetensors")
                 os.replace(out / "unfinished.safetensors", out / "best.safetensors")
             progress["log"].append(row)
@@ -152,23 +159,26 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     if not is_main:
         return
 
-    if (out / "best.safetensors").exists():  # not of a run that was finished before
+    if (out / "best.safetensors").exists():  # absent if the run had already finished
         os.replace(out / "best.safetensors", out / "model.safetensors")
     load_weights(run.model, out / "model.safetensors")
     taken = np.mean([item.labels.sum() for item in items])
-    print(f"the oracle takes {taken:.1f} units, a summary {config.count} (--units-taken)")
+    print(
+        f"the oracle selects {taken:.1f} units on average; summaries take {config.count} "
+        f"(--units-taken)"
+    )
     report(run, validation, weight, progress["log"], out)
 
 
-def draw(config: TrainConfig, examples: Sequence[Example]) -> list[Example]:
-    """Section 5.2, low resource: --examples of the documents, another draw for each --seed."""
+def sample(config: TrainConfig, examples: Sequence[Example]) -> list[Example]:
+    """Section 5.2, low resource: --examples of the documents, another sample for each --seed."""
     order = np.random.default_rng(config.seed).permutation(len(examples))
     places = sorted(order[: config.examples or None].tolist())
     return [examples[place] for place in places]
 
 
 def validate(run: Run, documents: Sequence[Document], weight: float) -> dict[str, float]:
-    """The training loss a unit, and mean ROUGE of the summaries."""
+    """The training loss per unit, and mean ROUGE of the summaries; each process does all of it."""
     rows = run.scores(documents, run.config.batch_size)
     scores = torch.from_numpy(np.concatenate(rows))
     labels = torch.from_numpy(np.concatenate([document.labels for document in documents]))
@@ -185,11 +195,11 @@ def validate(run: Run, documents: Sequence[Document], weight: float) -> dict[str
 def report(
     run: Run, validation: Sequence[Document], weight: float, log: Sequence[dict], out: Path
 ) -> None:
-    """Say what came out, and what the loss is where each document has another one's vectors."""
+    """Print the validation loss of the best weights, and what it is when documents swap vectors."""
     best = max(log, key=lambda row: row["rouge2"])
     exchanged = []
     for document, other in zip(validation, [*validation[1:], *validation[:1]], strict=True):
-        # as many vectors as it has units: the first ones, or all again and again
+        # truncated or repeated to the right length
         vectors = np.resize(other.vectors, document.vectors.shape)
         exchanged.append(replace(document, vectors=vectors))
     exchanged_loss = validate(run, exchanged, weight)["validation_loss"]

@@ -1,9 +1,14 @@
-"""Train a summariser, make its attention sparse, and teach it to choose sentences.
+"""Train the systems of Manakul & Gales (2021): a decoder that reads few sentences at each step.
 
 python -m encdec_sentence_sparse.train --out runs/base --model facebook/bart-base --data FOLDER
 python -m encdec_sentence_sparse.train --task kl --init runs/base --out runs/kl --steps 500
 python -m encdec_sentence_sparse.train --task integrated --init runs/kl --out runs/apx
 python -m encdec_sentence_sparse.train --task sparse --init runs/base --out runs/sparse --steps 300
+
+base: a BART learns to summarise, by cross-entropy. kl: a map that predicts which sentences the
+decoder will attend to learns alone, Eq. (11). integrated: decoder and map learn together while the
+decoder reads only what is selected, Eq. (12). sparse: the BART learns to attend to few sentences,
+Eq. (5). D6, D14, ...: deviations, which PAPER.md lists.
 """
 
 import json
@@ -51,11 +56,11 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
         ValueError: bad values or data, a folder that cannot be used, a loss that is not finite.
     """
     from accelerate import Accelerator, DataLoaderConfiguration
-    from accelerate.utils import GradientAccumulationPlugin, set_seed
+    from accelerate.utils import GradientAccumulationPlugin, broadcast_object_list, set_seed
 
     check(config)
     check_out(out, resume)
-    # Of each checkpoint: that BART's tied weights are one, and a bar while they are written.
+    # Silence two messages per checkpoint: about BART's tied weights, and a progress bar.
     logging.getLogger("accelerate").setLevel(logging.ERROR)
     disable_progress_bar()
     accelerator = Accelerator(
@@ -85,6 +90,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     freeze(run.model, config.task)
     learning = [parameter for parameter in run.model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.Adam(learning, lr=0.0, betas=(0.9, 0.999), eps=1e-8)
+    # `model` is `run.model` as accelerate wraps it.
     model, optimizer = accelerator.prepare(run.model, optimizer)
     items = run.encode(examples)
     validation = run.encode(validation_examples)
@@ -116,14 +122,15 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     for step in range(done, config.steps):
         if config.patience and since_best(progress["log"]) >= config.patience:
             break
-        run.model.train()  # D14: dropout is on in frozen parts, too (released code)
-        selection = choose_selection(config, step)
+        run.model.train()  # D14: dropout stays on in frozen parts as well (released code)
+        selection = choose_selection(config, step)  # all sentences, but in task integrated
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, config)
         for _ in range(config.accumulate):
             batch = next(endless)
             with accelerator.accumulate(model):
-                # D18: Eq. (5), (11) or (12), mean over the target tokens of a micro-batch.
+                # base: cross-entropy; sparse: Eq. (5); kl: Eq. (11); integrated: Eq. (12).
+                # D18: a mean over the target tokens of a micro-batch.
                 losses = batch_losses(model, batch, config, selection)
                 accelerator.backward(losses["loss"])
                 if config.clip and accelerator.sync_gradients:
@@ -140,8 +147,12 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
         bar.update()
         if row["step"] % config.save_every == 0 or row["step"] == config.steps:
             row |= validate(run, validation)
+            # The main process's numbers for all, so that --patience ends all at the same update.
+            [row] = broadcast_object_list([row])
             progress["log"].append(row)
-            if is_main and config.patience and since_best(progress["log"]) == 0:
+            is_best = math.isfinite(row["validation_loss"]) and since_best(progress["log"]) == 0
+            if is_main and config.patience and is_best:
+                # Before the checkpoint: after a kill in between, the resume does this again.
                 run.model.save_pretrained(out / "best")
             save_checkpoint(accelerator, out, progress)
             accelerator.log(row, step=row["step"])
@@ -156,7 +167,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     if config.patience:
         # A.3: the weights of the best validation stay.
         row = progress["log"][-1 - since_best(progress["log"])]
-        if (out / "best").exists():  # no more where a finished run is resumed
+        if (out / "best").exists():  # absent if the run had already finished
             shutil.rmtree(out / "model", ignore_errors=True)
             os.replace(out / "best", out / "model")
         load_weights(run.model, out / WEIGHTS)
@@ -166,7 +177,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
 
 
 def since_best(log: Sequence[dict]) -> int:
-    """Validations since the best one (on ties, the first)."""
+    """Number of validations since the lowest loss (the first on ties)."""
     losses = [row["validation_loss"] for row in log]
     return len(losses) - 1 - losses.index(min(losses)) if losses else 0
 
@@ -175,7 +186,7 @@ def batch_losses(
     model: nn.Module, batch: Batch, config: TrainConfig, selection: Selection
 ) -> dict[str, Tensor]:
     """The loss of a batch and its parts, see `selection.objective`."""
-    record = None if config.task == "base" else []
+    record = None if config.task == "base" else []  # the model appends a SentenceAttention a layer
     output = model(**batch.source(), labels=batch.labels, selection=selection, record=record)
     exists = sentences_of(batch.sentence_ids, batch.attention_mask).exists
     is_step = batch.labels != -100
@@ -186,10 +197,11 @@ def batch_losses(
 
 @torch.no_grad()
 def validate(run: Run, items: Sequence[Item]) -> dict[str, float]:
-    """Mean over target tokens of the losses, in eval mode; every process computes all of it."""
+    """The losses, means over target tokens, in eval mode; each process evaluates the whole set."""
     run.model.eval()
     config = run.config
-    selection = choose_selection(config, config.steps)  # that of the end, where mix is approx
+    # As at the last update: --select mix has become approx, the map's own choice.
+    selection = choose_selection(config, config.steps)
     by_length = sorted(items, key=lambda item: len(item.ids))
     tokens = sum(len(item.target) for item in items)
     totals = {}
@@ -204,7 +216,7 @@ def validate(run: Run, items: Sequence[Item]) -> dict[str, float]:
 
 @torch.no_grad()
 def held_by_sentences(run: Run, items: Sequence[Item]) -> tuple[float, float]:
-    """Attention that r sentences hold together: the best ones, and those of the map.
+    """Share of attention that falls on r sentences: the best r, and the r that the map picks.
 
     Means over layers and target tokens, under full attention.
     """
@@ -212,7 +224,7 @@ def held_by_sentences(run: Run, items: Sequence[Item]) -> tuple[float, float]:
     shares = []
     for item in items:
         batch = run.collate([item])
-        record = []
+        record = []  # gets a SentenceAttention of each layer
         run.model(**batch.source(), labels=batch.labels, record=record)
         exists = sentences_of(batch.sentence_ids, batch.attention_mask).exists
         layers = [attention_held(layer, exists, run.config.r)[0] for layer in record]  # (T, 2)
@@ -222,7 +234,7 @@ def held_by_sentences(run: Run, items: Sequence[Item]) -> tuple[float, float]:
 
 
 def say_what_is_cut(config: TrainConfig, items: Sequence[Item]) -> None:
-    """D9: a line where documents or summaries are longer than what is read of them."""
+    """D9: report how many documents and summaries are truncated."""
     sources = sum(item.was_cut for item in items)
     targets = sum(item.target_was_cut for item in items)
     if sources:
@@ -235,7 +247,7 @@ def report(run: Run, validation: list[Item], row: dict, out: Path) -> None:
     """Say what came out, and what the loss is where each summary stands beside another document."""
     print(f"{out}: {row['step']} updates, validation loss {row['validation_loss']:.3f}", end="")
     if run.config.task == "kl":
-        print()  # that of a map compares it with attention to whatever document
+        print()  # a map is compared with attention, whatever the document
     else:
         others = validation[1:] + validation[:1]
         exchanged = [
@@ -243,12 +255,12 @@ def report(run: Run, validation: list[Item], row: dict, out: Path) -> None:
             for item, other in zip(validation, others, strict=True)
         ]
         exchanged_loss = validate(run, exchanged)["validation_loss"]
-        print(f", with the documents exchanged {exchanged_loss:.3f}")
+        print(f", with the documents exchanged {exchanged_loss:.3f} (should be higher)")
     if run.config.task in ("kl", "integrated"):
         best, learned = held_by_sentences(run, validation[:200])
         print(
-            f"the best {run.config.r} sentences hold {best:.3f} of the attention, the map's "
-            f"{learned:.3f}"
+            f"the best {run.config.r} sentences hold {best:.3f} of the attention, those that the "
+            f"map picks {learned:.3f}"
         )
     if run.config.task == "base":
         task = f"--task kl --init {out} --out {out}-kl"

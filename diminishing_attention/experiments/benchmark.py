@@ -46,7 +46,7 @@ class Shape(NamedTuple):
 
 
 POINTER = [Shape(8, 100, 40), Shape(8, 400, 40), Shape(8, 800, 40)]  # Section 4.2: 400 to 800
-BERTSUM = [Shape(2, 512, 40)]
+BERTSUM = [Shape(1, 512, 20)]
 TINY = {"vocabulary": 60, "hidden": 8}
 TINY_BERT = {"vocab_size": 60, "hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 16}
 TINY_BERT |= {"num_attention_heads": 8}
@@ -200,12 +200,24 @@ def bertsum_sides(shape: Shape, options: Options, device, autocast) -> dict[str,
     keep, keep_target = torch.ones_like(source).bool(), torch.ones_like(target).bool()
     batch = bert_text.Batch(source, 0 * source, keep, target, target, keep_target)
     special = bert_text.TargetIds(1, 2, 3, 0)
-    models = {
-        name: BertSumExtAbs(BertModel(bert), special, Diminishing(kind), **decoder)
-        for name, kind in MECHANISMS.items()
-    }
     config = TrainConfig(**PRESETS["paper-bertsum-abs"])
-    return both(models, config, device, autocast, batch, shape)
+    model = BertSumExtAbs(BertModel(bert), special, Diminishing(), **decoder).to(device)
+    packed = copy.deepcopy(model)
+    optimizer = optimizer_of(model, config)
+    sides = {"update": {}, "search": {}}
+    for name, kind in MECHANISMS.items():
+        of_update, of_search = (optimizer, autocast, batch), (autocast, batch, shape.tokens)
+        sides["update"][name] = partial(switched, kind, model, update, *of_update)
+        sides["search"][name] = partial(switched, kind, model, search, *of_search)
+    if pack(packed):
+        sides["search"]["DimAttn, packed"] = partial(switched, "dim", packed, search, *of_search)
+    return sides
+
+
+def switched(kind: str, model: BertSumExtAbs, work, *arguments):
+    """Work of the one BERTSum with this mechanism: three of them would need 9 GB."""
+    model.layers[-1].diminishing = Diminishing(kind)
+    return work(model, *arguments)
 
 
 def both(models: dict, config: TrainConfig, device, autocast, batch, shape: Shape) -> dict:

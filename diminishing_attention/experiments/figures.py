@@ -185,7 +185,10 @@ def draw_speed(table: Path, path: Path) -> None:
     with table.open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["network"] == "pointer-generator"]
     figure = Figure((9, 3.4), layout="constrained")
-    figure.suptitle("The mechanisms cost little at any length of the source", fontsize=10)
+    figure.suptitle(
+        "To 400 tokens DimAttn costs nothing measurable, coverage a quarter of an update",
+        fontsize=10,
+    )
     for axes, work in zip(figure.subplots(1, 2), ("update", "search"), strict=True):
         for side, colour in COLOURS.items():
             own = [row for row in rows if (row["work"], row["side"]) == (work, side)]
@@ -194,7 +197,7 @@ def draw_speed(table: Path, path: Path) -> None:
             if own:
                 axes.plot(lengths, seconds, "o-", color=colour, label=side, markersize=3)
         axes.set(title=f"{work} of 8 documents", xlabel="source tokens", ylabel="seconds", ylim=0)
-    figure.axes[0].legend(fontsize=8)
+    figure.axes[1].legend(fontsize=8, loc="center right")
     figure.savefig(path, dpi=120)
 
 

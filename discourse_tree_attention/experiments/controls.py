@@ -43,7 +43,7 @@ from ..loading import Run, restore
 from ..model import TREES, extraction_loss
 from ..predict import Options, answer
 from ..text import Document, check_words, positive_weight
-from ..train import draw, report, validate
+from ..train import report, sample, validate
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def train(config: ControlConfig, out: Path, resume: bool = False) -> None:
         dataloader_config=DataLoaderConfiguration(even_batches=False),
     )
     set_seed(config.seed)
-    examples = draw(config, loading.load(config.data, "train"))
+    examples = sample(config, loading.load(config.data, "train"))
     validation_examples = loading.load(config.data, "validation")
     check_words([*examples, *validation_examples])
     run = with_control(loading.begin(config, examples))
@@ -147,8 +147,6 @@ def train(config: ControlConfig, out: Path, resume: bool = False) -> None:
     items = run.encode(examples)
     validation = run.encode(validation_examples)
     weight = positive_weight(items)
-    out.mkdir(parents=True, exist_ok=True)
-    run.write_files(out)
     batches = Batches([len(item) for item in items], config.seed, size=config.batch_size)
     generator = torch.Generator()
     loader = DataLoader(items, batch_sampler=batches, collate_fn=run.collate, generator=generator)
@@ -161,6 +159,8 @@ def train(config: ControlConfig, out: Path, resume: bool = False) -> None:
         progress = read_progress(last, accelerator.num_processes, progress["data"])
         accelerator.load_state(str(last))
         done = progress["log"][-1]["step"]
+    out.mkdir(parents=True, exist_ok=True)
+    run.write_files(out)
     if done < config.steps and (out / "model.safetensors").exists():
         os.replace(out / "model.safetensors", out / "best.safetensors")
     endless = iter(accelerator.skip_first_batches(loader, done))

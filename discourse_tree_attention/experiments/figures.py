@@ -1,7 +1,8 @@
-"""The paper's differences beside ours, in one picture.
+"""The paper's differences beside ours, and how times grow with the units of a document.
 
 P=discourse_tree_attention/experiments
-python -m discourse_tree_attention.experiments.figures figures $P/scitldr/scitldr_*.csv
+python -m discourse_tree_attention.experiments.figures runs/figures $P/scitldr/scitldr_*.csv
+python -m discourse_tree_attention.experiments.figures runs/figures --times $P/benchmark.csv
 """
 
 import csv
@@ -28,6 +29,9 @@ CLAIMS = (
     ("D-Tree minus no attention, EDUs", "d_tree", "none", "edu", 0.54),
     ("D-Tree minus the unit before, EDUs", "d_tree", "previous", "edu", None),
 )
+
+# Sides of the benchmark, and where the label stands; the other sides lie on the lower two curves.
+CURVES = {"dot product, 8 heads": "center", "dot product, 1 head": "bottom", "tree": "top"}
 
 
 def read_table(path: Path) -> dict[tuple[str, str], dict]:
@@ -82,21 +86,48 @@ def figure_claims(tables: dict[str, dict]):
     return figure
 
 
+def figure_growth(rows: Sequence[dict]):
+    """Seconds of an update and of scoring over the units of a document; `rows` of the benchmark."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(layout="constrained", figsize=(9, 3.2))
+    panels = figure.subplots(1, 2)
+    for axes, work in zip(panels, ("update", "scoring"), strict=True):
+        for side, place in CURVES.items():
+            own = [row for row in rows if (row["work"], row["side"]) == (work, side)]
+            units = [int(row["units"]) for row in own]
+            seconds = [float(row["seconds"]) for row in own]
+            axes.plot(units, seconds, "o-")
+            axes.annotate(f"  {side}", (units[-1], seconds[-1]), va=place)
+        axes.set(title=work, xlabel="units of a document", ylabel="CPU seconds, 8 documents")
+        axes.set_xlim(0, 1.8 * max(int(row["units"]) for row in rows))
+        axes.set_ylim(0)
+    figure.suptitle("Eight heads take more time with each clause; a tree saves hardly any over one")
+    return figure
+
+
 @dataclass
 class Options:
     """The command line."""
 
     out: tyro.conf.Positional[Path]  # Folder of the picture.
-    # CSVs of shared.score, scitldr_edu.csv and so on.
-    tables: tyro.conf.Positional[tuple[Path, ...]]
+    # CSVs of shared.score, scitldr_edu.csv and so on: claims.png.
+    tables: tyro.conf.Positional[tuple[Path, ...]] = ()
+    times: Path | None = None  # CSV of the benchmark: growth.png.
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
-    figure = figure_claims({path.stem: read_table(path) for path in options.tables})
+    figures = {}
+    if options.tables:
+        figures["claims"] = figure_claims({path.stem: read_table(path) for path in options.tables})
+    if options.times:
+        with options.times.open(encoding="utf-8") as file:
+            figures["growth"] = figure_growth(list(csv.DictReader(file)))
     options.out.mkdir(parents=True, exist_ok=True)
-    figure.savefig(options.out / "claims.png", dpi=90)
+    for name, figure in figures.items():
+        figure.savefig(options.out / f"{name}.png", dpi=90)
 
 
 if __name__ == "__main__":

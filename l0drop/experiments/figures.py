@@ -217,7 +217,7 @@ def main(
         title = "Figure 4: the more is pruned, the more it costs"
         draw(out / "figure_4.png", title, sparsity, "quality minus the control's", lines)
     if speed:
-        title = "The longer the source, the more pruning and sharing save"
+        title = "The longer the source, the more pruning saves"
         y = "times as fast as the ordinary decoder"
         draw(out / "speed.png", title, "source tokens", y, growth(speed))
     if (path := out / "attention.csv").exists():

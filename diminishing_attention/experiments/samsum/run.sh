@@ -37,7 +37,7 @@ SECTION_4_2=(--beam 6 --length-penalty 1.5 --trigram-blocking)
 RUNS=()
 for s in $SEEDS; do RUNS+=($R/{more,cov,dim,dydim}-$s); done
 table() { # FOLDER DATA NAME FLAGS
-  decode $R/$1 $2 --max-length 60 "${@:4}" && baselines $R/$1 $2
+  decode $R/$1 $2 --max-length 60 "${@:4}"; baselines $R/$1 $2
   python -m shared.score $R/$1/*.jsonl --minus more cov --csv $OUT/$3.csv --overwrite
 }
 table plain_test $R/held-out samsum_medium_test
@@ -60,7 +60,7 @@ run train --out $J/cov-0 "${C[@]}" --coverage True
 run experiments.controls plain_copy train --out $J/dim-plain-0 "${C[@]}" --diminishing dim
 RUNS=($J/{more,cov,dim,dim-plain}-0)
 joined() { # FOLDER DATA NAME FLAGS
-  decode $J/$1 $2 --max-length 110 "${@:4}" && baselines $J/$1 $2
+  decode $J/$1 $2 --max-length 110 "${@:4}"; baselines $J/$1 $2
   python -m shared.score $J/$1/reference.jsonl $J/$1/*-0.jsonl --minus more cov dim --csv $OUT/$3.csv --overwrite
 }
 joined plain $J/data samsum_joined

@@ -30,8 +30,8 @@ table() { python -m shared.score $R/$1/*.jsonl --minus more cov --csv $OUT/$2.cs
 RUNS=()
 for s in $SEEDS; do RUNS+=($R/{more,pg,cov,dim,dydim}-$s); done
 SECTION_4_2=(--trigram-blocking --beam 6 --length-penalty 1.5)
-decode blocking $R/data validation --trigram-blocking && table blocking scitldr_titles_blocking
-decode plain_test $R/data test && baselines plain_test $R/data test   # held out: once, after all choices
-measures plain_test && table plain_test_measured scitldr_titles_test
-decode section_4_2_test $R/data test "${SECTION_4_2[@]}" && baselines section_4_2_test $R/data test
+decode blocking $R/data validation --trigram-blocking; table blocking scitldr_titles_blocking
+decode plain_test $R/data test; baselines plain_test $R/data test   # held out: once, after all choices
+measures plain_test; table plain_test_measured scitldr_titles_test
+decode section_4_2_test $R/data test "${SECTION_4_2[@]}"; baselines section_4_2_test $R/data test
 table section_4_2_test scitldr_titles_section_4_2_test

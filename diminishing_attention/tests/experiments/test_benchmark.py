@@ -105,7 +105,8 @@ def test_each_side_does_the_same_work(clone):
         sides = make_sides(shape, options, torch.device("cpu"), autocast)
         assert {side() for side in sides["search"].values()} == {shape.tokens}
         for side in sides["update"].values():
-            model = side.args[0] if hasattr(side, "args") else side.__self__.parts
+            arguments = side.args if hasattr(side, "args") else [side.__self__.parts]
+            (model,) = [part for part in arguments if isinstance(part, torch.nn.Module)]
             before = [parameter.clone() for parameter in model.parameters()]
             side()
             assert not all(map(torch.equal, before, model.parameters()))

@@ -20,7 +20,7 @@ from shared.tests.run_sh import run_script
 from ...experiments.samsum.join import join
 
 PACKAGE = Path(__file__).parents[2]
-TRAIN = {"--steps": 1, "--vocabulary": 50, "--hidden": 4, "--max-source": 40, "--max-target": 9}
+TRAIN = {"--steps": 1, "--vocabulary": 5, "--hidden": 4, "--max-source": 40, "--max-target": 9}
 PREDICT = {"--beam": 2, "--min-length": 0, "--max-length": 4}
 COMMANDS = {"train": TRAIN, "predict": PREDICT, "experiments.baselines": {}}
 for control in ("plain_copy", "renormalised"):
@@ -54,14 +54,13 @@ def run(monkeypatch, tmp_path):
 
 
 def write_corpus(folder: Path) -> str:
-    """Dialogues with titles, the same in all splits."""
+    """Dialogues with titles, the same in all splits; an untrained model copies its word."""
     folder.mkdir()
-    row = {
-        "document": ["dora has cats .", "tom : ok"],
-        "summary": ["dora has cats ."],
-        "title": "Cats",
-    }
-    lines = [json.dumps(row | {"id": str(i)}) + "\n" for i in range(6)]
+    lines = []
+    for number, pet in enumerate(("cats", "dogs", "cows", "mice", "ants", "bees")):
+        row = {"id": str(number), "title": pet, "summary": [f"dora has {pet} ."]}
+        row["document"] = [f"{pet} {pet} {pet} {pet}", "ok"]
+        lines.append(json.dumps(row) + "\n")
     for split in ("train", "validation", "test"):
         (folder / f"{split}.jsonl").write_text("".join(lines))
     return str(folder)
@@ -93,8 +92,7 @@ def test_bbc(run, tmp_path):
 def test_titles(run, tmp_path, encoder):
     pytest.importorskip("bert_score")
     pytest.importorskip("ot")
-    data = write_corpus(tmp_path / "scitldr")
-    run("titles", data, encoder)
+    run("titles", write_corpus(tmp_path / "scitldr"), encoder)
 
 
 def test_joined_dialogues_follow_each_other_and_a_rest_is_left_out():

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Toy stories whose text does not say what matters, but whose trees do. In the repository's top folder, without arguments.
 # 10 CPU seconds a run.
-# The CSVs beside it are of commit 55308d3 or before it, with that commit's labels.
+# toy_edu.csv is of commit c23835c. Each seed has its own random encoder.
+SYSTEMS=${SYSTEMS-none dot d_tree c_tree c_tree_nuclearity} CONTROLS=${CONTROLS-previous d_tree-shuffled}
 source discourse_tree_attention/experiments/table.sh
 OUT=$DTA/experiments/toy U=(--steps ${STEPS:-300} --warmup 100)
 DATA=toy:signal=0,count=600

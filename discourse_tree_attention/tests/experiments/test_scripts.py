@@ -89,6 +89,25 @@ def test_the_claims_are_the_papers_beside_the_table_with_more_seeds(tmp_path):
     assert [0.5, 1.25] in segments and [2.5, 3.25] in segments
 
 
+def test_the_growth_is_that_of_each_side(tmp_path, monkeypatch):
+    """Each curve has its own side's seconds; updates and scoring are apart."""
+    rows = ["units,work,side,seconds"]
+    for number, side in enumerate(figures.CURVES, 1):
+        for work, factor in (("update", 10), ("scoring", 1)):
+            rows += [f'{units},{work},"{side}",{number * factor * units}' for units in (50, 200)]
+    (tmp_path / "times.csv").write_text("\n".join([*rows, "50,matrices,tree,1"]) + "\n")
+    drawn, figure_growth = [], figures.figure_growth
+    monkeypatch.setattr(
+        figures, "figure_growth", lambda rows: drawn.append(figure_growth(rows)) or drawn[0]
+    )
+    figures.main([str(tmp_path), "--times", str(tmp_path / "times.csv")])
+    assert (tmp_path / "growth.png").exists() and not (tmp_path / "claims.png").exists()
+    for axes, factor in zip(drawn[0].axes, (10, 1), strict=True):
+        curves = [line.get_ydata().tolist() for line in axes.lines]
+        assert curves == [[n * factor * 50, n * factor * 200] for n in range(1, 4)]
+        assert [text.get_text().strip() for text in axes.texts] == list(figures.CURVES)
+
+
 # Controls
 
 
