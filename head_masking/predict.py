@@ -18,7 +18,6 @@ from tqdm import tqdm
 
 from shared import pretrained
 from shared.data import Example, read
-from shared.pack import pack
 from shared.rouge import Words
 from shared.run import find_device, one_line_errors, read_flags
 from shared.score import system_name, write_outputs
@@ -226,12 +225,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     device = find_device(options.device)
     run.model.to(device)
-    is_packed = pack(run.model)  # last: a packed model can only decode
     if tagger:
         tagger.model.to(device)
         if options.threshold is not None:
             tagger.model.threshold.fill_(options.threshold)
-        is_packed |= pack(tagger.model)
     rows = predict(
         run,
         documents,
@@ -256,8 +253,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         overwrite=options.overwrite,
         words=options.words,
     )
-    if is_packed:
-        print("decoded with packed weights (shared/pack.py)", file=sys.stderr)
 
 
 if __name__ == "__main__":

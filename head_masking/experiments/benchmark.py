@@ -5,7 +5,8 @@ python -m head_masking.experiments.benchmark --quick           # seconds: does i
 python -m head_masking.experiments.benchmark --device cuda --precision bf16
 
 A BART and a RoBERTa of base size with random weights. `generate` of transformers, which one would
-use, is the plain side; "packed" is what `predict` does (shared/pack.py).
+use, is the plain side; "packed" has weights in oneDNN's layout (shared/pack.py), which gains too
+little here for `predict` to use it.
 """
 
 import copy

@@ -129,7 +129,7 @@ def sizes(rows):
 SIDES = {
     "generate": "tab:gray",
     "masks on all layers": "tab:orange",
-    "masks on the top layer, packed": "tab:blue",
+    "masks on the top layer": "tab:blue",
     "tagger": "tab:green",
 }
 
@@ -143,8 +143,8 @@ def speed(rows):
         lengths = numbers(own, "length")
         median, low, high = (numbers(own, f"seconds_{end}") for end in ("median", "low", "high"))
         axes.errorbar(lengths, median, [median - low, high - median], color=colour, label=side)
-    axes.set(xlabel="tokens of each document", ylabel="seconds", ylim=(0, None))
-    axes.legend()
+    axes.set(xlabel="tokens of a document", ylabel="CPU seconds", ylim=(0, None))
+    axes.legend(loc="upper left")
     return figure
 
 

@@ -12,14 +12,13 @@ import torch
 
 pytest.importorskip("shared")
 
-from shared import pack, pretrained
+from shared import pretrained
 from shared.data import Example, load
 
 from .. import predict as predicting
 from ..loading import load_model, load_run
 from ..masking import keep_at_least, mask_heads
 from ..predict import Options, main, predict, read_documents
-from ..text import pad, padded
 from .conftest import DATA
 
 TEXTS = [
@@ -238,10 +237,19 @@ def test_each_flag_changes_what_is_written(runs, tmp_path, capsys):
 
     plain = written()
     assert written("--batch-size", "1") == plain
-    everything = [story.source.split() for story in load(DATA, "test", 2)]
-    assert [row["kept"].split() for row in written("--threshold", "0")] == everything
     same = [name for name, flags in CHANGED.items() if written(*flags) == plain]
     assert same == []
+
+
+def test_a_threshold_of_zero_keeps_every_word(runs, tagger, tmp_path, monkeypatch):
+    """Whatever the tagger's own is."""
+    tagger.model.threshold.fill_(0.99)
+    monkeypatch.setattr(predicting, "load_run", lambda folder: tagger)
+    flags = ["--data", DATA, "--limit", "2", "--tagger", "x", "--threshold", "0"]
+    main([f"{runs}/base", *flags, "--out", f"{tmp_path}/out.jsonl"])
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    stories = load(DATA, "test", 2)
+    assert [row["kept"].split() for row in rows] == [story.source.split() for story in stories]
 
 
 def test_min_run_labels_shorter_runs_no_more(base):
@@ -267,28 +275,3 @@ def test_a_model_whose_files_name_no_longest_output_writes_142_tokens(runs, tmp_
     (tmp_path / "a.txt").write_text(TEXTS[0])
     main([f"{runs}/base", f"{tmp_path}/a.txt"])
     assert longest == [142]
-
-
-def test_packed_weights_change_no_summary_of_the_command(runs, tmp_path, monkeypatch):
-    """BART and tagger are packed where that pays; hooks on packed layers mask as before."""
-    written, packed = [], []
-    for gain in (0.0, 9.0):
-        monkeypatch.setattr(pack, "gain", lambda linear, gain=gain: gain)
-        out = tmp_path / f"{gain}.jsonl"
-        flags = ["--data", DATA, "--limit", "3", "--tagger", f"{runs}/tagger", "--out", f"{out}"]
-        main([f"{runs}/base", *flags])
-        written.append(out.read_text())
-    assert written[0] == written[1]
-    run, tagger = load_model(runs / "base"), load_run(runs / "tagger")
-    documents = read_documents(run, examples(), tagger=tagger)
-    ids, real = padded([document.ids for document in documents], 1, run.model.device)
-    keep = pad([document.keep for document in documents], False)
-    for part in (None, run.model, tagger.model):
-        packed.append(part is not None and pack.pack(part))
-        with mask_heads(run.model, TOP, keep), torch.inference_mode():
-            logits = run.model(ids, attention_mask=real.long(), decoder_input_ids=ids).logits
-            scores = tagger.model(ids, real)
-        if part is None:
-            plain = logits, scores
-        torch.testing.assert_close((logits, scores), plain, rtol=0, atol=1e-5)
-    assert packed == [False, True, True]
