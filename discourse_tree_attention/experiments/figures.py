@@ -87,9 +87,13 @@ def figure_claims(tables: dict[str, dict]):
 
 
 def figure_growth(rows: Sequence[dict]):
-    """Seconds of an update and of scoring over the units of a document; `rows` of the benchmark."""
+    """Seconds of an update and of scoring over the units of a document; `rows` of the benchmark.
+
+    Those in float32 alone.
+    """
     from matplotlib.figure import Figure
 
+    rows = [row for row in rows if row["precision"] == "float32"]
     figure = Figure(layout="constrained", figsize=(9, 3.2))
     panels = figure.subplots(1, 2)
     for axes, work in zip(panels, ("update", "scoring"), strict=True):

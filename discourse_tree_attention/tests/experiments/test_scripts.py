@@ -91,11 +91,12 @@ def test_the_claims_are_the_papers_beside_the_table_with_more_seeds(tmp_path):
 
 def test_the_growth_is_that_of_each_side(tmp_path, monkeypatch):
     """Each curve has its own side's seconds; updates and scoring are apart."""
-    rows = ["units,work,side,seconds"]
+    rows = ["units,work,side,seconds,precision", '200,update,"dot product, 1 head",9,bf16']
     for number, side in enumerate(figures.CURVES, 1):
         for work, factor in (("update", 10), ("scoring", 1)):
-            rows += [f'{units},{work},"{side}",{number * factor * units}' for units in (50, 200)]
-    (tmp_path / "times.csv").write_text("\n".join([*rows, "50,matrices,tree,1"]) + "\n")
+            for units in (50, 200):
+                rows.append(f'{units},{work},"{side}",{number * factor * units},float32')
+    (tmp_path / "times.csv").write_text("\n".join([*rows, "50,matrices,tree,1,float32"]) + "\n")
     drawn, figure_growth = [], figures.figure_growth
     monkeypatch.setattr(
         figures, "figure_growth", lambda rows: drawn.append(figure_growth(rows)) or drawn[0]
