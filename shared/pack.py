@@ -1,6 +1,6 @@
 """Linear layers with their weights in oneDNN's own layout: on many CPUs `predict` waits less.
 
-`nn.Linear` multiplies through MKL, which on some AMDs reaches half of what oneDNN does. PyTorch has no
+On some AMDs MKL, through which `nn.Linear` multiplies, has half the speed of oneDNN. PyTorch has no
 public way to lay weights out for it (torch.utils.mkldnn does not); these two operations are what
 torch.compile uses when it freezes a model.
 """
