@@ -106,7 +106,9 @@ def beam_search(
 def next_token(logits: Tensor, forbid_end: bool) -> Tensor:
     """(B*W, 1, V) logits -> (B*W, V) float32 log-probabilities; PAD and BOS are never generated."""
     log_probabilities = logits[:, -1].float().log_softmax(-1)
-    log_probabilities[:, [PAD, BOS] + [EOS] * forbid_end] = -torch.inf
+    log_probabilities[:, [PAD, BOS]] = -torch.inf
+    if forbid_end:
+        log_probabilities[:, EOS] = -torch.inf
     return log_probabilities
 
 
