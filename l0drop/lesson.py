@@ -38,14 +38,13 @@ print(
 # before it makes mistakes? 13?
 # ## 1. A gate for every encoding
 # The encoder turns word $i$ into a vector $x_i$, its *encoding*. A *gate* $g_i$ between 0 and 1
-# multiplies it. At 0 the
-# gate is closed: the encoding is *pruned*. A learned vector $w$ says how open the gate of an
-# encoding is, by a number $\log\alpha_i$, large for open, negative for closed:
+# multiplies it. At 0 the gate is closed: the encoding is *pruned*. A learned vector $w$ says how
+# open the gate of an encoding is, by a number $\log\alpha_i$, large for open, negative for closed:
 # $$\mathrm{L0Drop}(x_i) = g_i x_i \quad (4) \qquad\qquad \log\alpha_i = x_i w^T \quad (9)$$
 # After training it is a sigmoid, $\sigma(z) = 1 / (1 + e^{-z})$, stretched by $\epsilon = 0.1$
-# beyond 0 and 1, cut off: $$\hat g_i = \min(1, \max(0, \sigma(\log\alpha_i)(1 + 2\epsilon) -
-# \epsilon)) \quad (13)$$ Take $w = (1, -1)$ and the encodings $(4, 0)$, $(1, 1)$, $(0, 4)$. Which
-# one is pruned?
+# beyond 0 and 1, cut off:
+# $$\hat g_i = \min(1, \max(0, \sigma(\log\alpha_i)(1 + 2\epsilon) - \epsilon)) \quad (13)$$
+# Take $w = (1, -1)$ and the encodings $(4, 0)$, $(1, 1)$, $(0, 4)$. Which one is pruned?
 # %%
 layer = l0drop.L0Drop(2, bias=False).eval()
 layer.predictor.weight.data = torch.tensor([[1.0, -1.0]])
@@ -58,8 +57,9 @@ print("log alpha", log_alpha[0].tolist(), " gates", gates[0].tolist(), " gated",
 # Behind a gate that is always closed, training would never see that the word was needed. So
 # training *draws* each gate, and $\log\alpha_i$ loads the dice. Draw $u$ between 0 and 1. A
 # *temperature* $\beta = 2/3$ pushes the sample $s_i$ towards 0 and 1. Stretch it and cut it off as
-# before: $$s_i = \sigma\Big(\big(\log\tfrac{u}{1-u} + \log\alpha_i\big) / \beta\Big) \quad (6)
-# \qquad g_i = \min(1, \max(0, s_i (1 + 2\epsilon) - \epsilon)) \quad (7, 8)$$
+# before:
+# $$s_i = \sigma\Big(\big(\log\tfrac{u}{1-u} + \log\alpha_i\big) / \beta\Big) \quad (6) \qquad
+# g_i = \min(1, \max(0, s_i (1 + 2\epsilon) - \epsilon)) \quad (7, 8)$$
 # Let $\log\alpha_i = 0$. For $u = 0.2$ we have $u/(1-u) = 1/4$, to the power $1/\beta = 1.5$ that
 # is $1/8$, so $s_i = 1/9$ and $g_i = 0.033$. For $u = 0.1$ we have $s_i = 1/28$. Is that gate
 # closed?
@@ -67,8 +67,9 @@ print("log alpha", log_alpha[0].tolist(), " gates", gates[0].tolist(), " gated",
 print(l0drop.sample_gates(torch.zeros(5), uniform=torch.tensor([0.1, 0.2, 0.5, 0.8, 0.9])))
 # %% [markdown]
 # Closed, exactly. We know the chance $p(g_i = 0)$ of that, and so the number of gates that we
-# expect to be open: $$p(g_i = 0) = \sigma\big(\beta \log\tfrac{\epsilon}{1 + \epsilon} -
-# \log\alpha_i\big) \qquad L_0 = \sum_i 1 - p(g_i = 0) \quad (10)$$
+# expect to be open:
+# $$p(g_i = 0) = \sigma\big(\beta \log\tfrac{\epsilon}{1 + \epsilon} - \log\alpha_i\big) \qquad
+# L_0 = \sum_i 1 - p(g_i = 0) \quad (10)$$
 # For $\log\alpha_i = 0$ a gate is open with chance $1 / (1 + 11^{-2/3}) = 0.832$. Two views:
 # formula, 100,000 draws.
 # %%
@@ -82,12 +83,13 @@ gap = (draws.float().mean(0) - formula).abs().max().item()
 assert gap < 0.01, f"the formula's chance of an open gate and the draws' differ by {gap:.3f}"
 # %% [markdown]
 # Training lowers the loss of the written words, $L_\mathrm{MLE}$, and the number of open gates, at
-# $\lambda$ for each (the code takes means over tokens instead of sums): $$L = L_\mathrm{MLE} +
-# \lambda L_0 \quad (12)$$
+# $\lambda$ for each (the code takes means over tokens instead of sums):
+# $$L = L_\mathrm{MLE} + \lambda L_0 \quad (12)$$
 # ## 3. Pruned rows need no room
 # Attention multiplies the decoder's *query* with each row; $e_i$ is the result for row $i$. All
 # pruned rows are zeros, so all get the same weight $a_i$. *One* zero row that counts $c$ times can
-# stand for them (Algorithm 1): $$a_i = c_i \exp(e_i) / \textstyle\sum_k c_k \exp(e_k)$$
+# stand for them (Algorithm 1):
+# $$a_i = c_i \exp(e_i) / \textstyle\sum_k c_k \exp(e_k)$$
 # Four rows of one number, and the query is 1: $\log 3$ and three zeros. The weights are 3, 1, 1, 1,
 # divided by 6. Now one zero row counts 3. What does $\log 3$ get?
 # %%
@@ -150,8 +152,8 @@ assert unmoved > moved + 50, (
 # %% [markdown]
 # The model that was trained with gates writes articles whose encodings it does not read. It reads
 # them from the nouns: with the exchanged encodings it writes the other articles. So 17 of 21
-# encodings can go, not 13. (Training does it: one that is trained while the articles are left out by
-# rule learns it, too, as the end of `one.py` shows. In the paper such rules do as well on
+# encodings can go, not 13. (Training does it: one that is trained while the articles are left out
+# by rule learns it, too, as the end of `one.py` shows. In the paper such rules do as well on
 # translations, and worse on summaries.)
 # ## 5. The picture that stays
 # %% tags=["picture"]
@@ -200,14 +202,13 @@ plt.show()
 # At full size, WikiSum (Table 1): 71.5 % pruned, ROUGE-L 38.75 (39.20 without), 1.65 times as fast.
 # ## Try (the asserts hold for the settings above)
 # 1. `one.LAMBDA = 0.3`, where guessing an article never pays. <details><summary>Answer</summary>
-#   The fillers
-#    go, the articles stay; in one seed of five they went as well, and were right all the same.
-# </details> 2. `one.train(900, has_gates=True)`: gates from scratch.
-# <details><summary>Answer</summary>
+#    The fillers go, the articles stay; in one seed of five they went as well, and were right all
+#    the same. </details>
+# 2. `one.train(900, has_gates=True)`: gates from scratch. <details><summary>Answer</summary>
 #    All gates close before it has learned to read; half of the articles are right by chance.
-# </details> 3. `one.LAMBDA = 6.0`. <details><summary>Answer</summary> All gates close at once,
-# those of the nouns, too,
-#    before the encoder can move anything. </details>
+#    </details>
+# 3. `one.LAMBDA = 6.0`. <details><summary>Answer</summary> All gates close at once, those of the
+#    nouns, too, before the encoder can move anything. </details>
 # %% tags=["learn"]
 read, spoken = [WORDS[word] for word in source[0]], [WORDS[word] for word in target[0, :8]]
 

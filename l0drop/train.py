@@ -1,6 +1,6 @@
 """Train a baseline, fine-tune it with L0Drop, or train with L0Drop from scratch.
 
-python -m l0drop.train --out runs/mine --data FOLDER                   # prunes 47 %
+python -m l0drop.train --out runs/mine --data FOLDER                # aims at 47 %
 python -m l0drop.train --out runs/base --l0drop none
 python -m l0drop.train --out runs/l0 --init runs/base --l0drop output --l0-weight 0.3   # the paper
 """

@@ -1,8 +1,7 @@
 """L0Drop and Algorithm 1 on a pretrained BART of `transformers`, through its public `forward` and
 `generate`.
 
-python -m l0drop.experiments.bart train --bart facebook/bart-base --data FOLDER --out runs/bart    #
-    prunes 47 %
+python -m l0drop.experiments.bart train --bart facebook/bart-base --data FOLDER --out runs/bart
 python -m l0drop.experiments.bart predict runs/bart notes.txt --show-pruned
 
 The model's own code stays as it is: the memory goes in as `encoder_outputs`, and Algorithm 1's

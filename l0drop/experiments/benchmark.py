@@ -5,8 +5,9 @@ python -m l0drop.experiments.benchmark --device cuda --precision bf16
 
 A decode is encoder, gates, compression and beam search, with random weights of the paper's size and
 gates that close the paper's share of the positions. "expanded" is the ordinary decoder: it copies
-keys and values for each beam; "packed" is what `predict` does (shared/pack.py). `generate` of
-transformers and CTranslate2 decode a BART of equal sizes. An update is forward, backward and Adam.
+keys and values for each beam; "packed" is what `predict` does where one product gains 1.5
+(shared/pack.py). `generate` of transformers and CTranslate2 decode a BART of equal sizes. An update
+is forward, backward and Adam.
 """
 
 import copy
