@@ -53,11 +53,13 @@ print(
 # At step $m$ the decoder has a *query* $q_m$: what it looks for. Word $j$ of sentence $i$ has a
 # *key* $k_{i,j}$: what it offers. Attention gives each word the share $\exp(q_m \cdot k_{i,j}) /
 # Z_m$; the number $Z_m$ makes the sum 1. The *saliency* of a sentence is what its words get
-# together. Its $r$ most salient sentences are all that a step reads: $$\alpha^s_{m,i} =
-# \frac{1}{Z_m} \sum_j \exp(q_m \cdot k_{i,j}) \quad (4) \qquad I^r_m = \{(i,j) : i \in
-# \mathrm{top}_r(\alpha^s_{m,i})\} \quad (6)$$ Take sentences of 3, 1 and 1 words, whose $\exp(q_m
-# \cdot k_{i,j})$ are 2, 2, 1; 4; 1. Guess: is the second the most salient one? What does each word
-# get with $r = 2$?
+# together. Its $r$ most salient sentences are all that a step reads:
+#
+# $$\alpha^s_{m,i} = \frac{1}{Z_m} \sum_j \exp(q_m \cdot k_{i,j}) \quad (4) \qquad
+# I^r_m = \{(i,j) : i \in \mathrm{top}_r(\alpha^s_{m,i})\} \quad (6)$$
+#
+# Take sentences of 3, 1 and 1 words, whose $\exp(q_m \cdot k_{i,j})$ are 2, 2, 1; 4; 1.
+# Guess: is the second the most salient one? What does each word get with $r = 2$?
 # %%
 products = torch.tensor([2.0, 2.0, 1.0, 4.0, 1.0]).log()  # q . k of one step with five words
 # the sentence of each word
@@ -79,13 +81,19 @@ print("words, r = 2:", products.masked_fill(~keep[three.ids[0]], float("-inf")).
 #
 # The ideal choice saves nothing: to know saliency, we read all words. So the paper *learns* a map
 # of sentences. A recurrent network (RNN) reads each sentence once: a vector $y_i$. Two matrices
-# take it and the query to one space: $$\tilde\alpha^s_{m,i} = \mathrm{softmax}_i(q_m W^Q \cdot y_i
-# W^K), \quad y_i = \mathrm{RNN}(k_{i,1}, k_{i,2}, \dots) \qquad (7\text{-}10)$$
+# take it and the query to one space:
+#
+# $$\tilde\alpha^s_{m,i} = \mathrm{softmax}_i(q_m W^Q \cdot y_i W^K), \quad
+# y_i = \mathrm{RNN}(k_{i,1}, k_{i,2}, \dots) \qquad (7\text{-}10)$$
+#
 # How wrong is the map? The Kullback-Leibler divergence is 0 where it agrees with the truth.
 # Training makes it small on average. Before that, a *temperature* $T = 1/2$ sharpens the truth: it
-# squares each share. $$L_{KL} = \frac{1}{M} \sum_m \sum_i \alpha^s_{m,i} \log(\alpha^s_{m,i} /
-# \tilde\alpha^s_{m,i}) \quad (11) \qquad \alpha^s_m \leftarrow \mathrm{softmax}(\log(\alpha^s_m) /
-# T) \quad (15)$$
+# squares each share.
+#
+# $$L_{KL} = \frac{1}{M} \sum_m \sum_i \alpha^s_{m,i}
+# \log(\alpha^s_{m,i} / \tilde\alpha^s_{m,i}) \quad (11) \qquad
+# \alpha^s_m \leftarrow \mathrm{softmax}(\log(\alpha^s_m) / T) \quad (15)$$
+#
 # By hand: $0.5 \log(5/3) + 0.4 \log(4/6) + 0.1 \log 1 = 0.093$; the shares 5, 4, 1 (tenths) become
 # 25, 16, 1 (of 42).
 # %%
@@ -178,7 +186,9 @@ assert abs(learned - ideal) < 8, (
 # A quarter of the sentences is nearly enough, if it is the right one. The map is about as good as
 # the ideal choice in every run, the mean in some. *Integrated* training lets the decoder learn to
 # live with the choice: cross-entropy under the selection, plus 0.2 times the divergence. Guess:
-# which of the two reaches the map? $$L_I = L_{xent} + \lambda L_{KL} \quad (12)$$
+# which of the two reaches the map?
+#
+# $$L_I = L_{xent} + \lambda L_{KL} \quad (12)$$
 # %%
 bart.freeze(model, "integrated")
 parts = losses("integrated", *documents(32), mode="approx")
@@ -197,6 +207,7 @@ for name in ("xent", "kl"):
 # %% [markdown]
 # The choice of the best $r$ is a yes or no, without a slope: the cross-entropy passes no gradient
 # through it. So the map learns from the divergence alone (Eq. 14), the decoder from both (Eq. 13).
+#
 # ## 3. The last decoder layer copies the three sentences with "!" of the opening document
 # %% tags=["picture"]
 figure, panels = plt.subplots(1, 2, figsize=(8, 3.2), sharey=True, layout="constrained")
@@ -232,7 +243,11 @@ print(json.dumps(tables, separators=(",", ":")))
 # ## 4. At full size
 # In the paper BART-large reads 5 of 29 sentences of news. ROUGE-1 is 44.03 with all, 43.94 with the
 # ideal choice, 39.06 at random, 43.02 with the map, 43.72 with integrated training. Attention reads
-# $29/5$ times fewer words. Questions: 1. One sentence? `letters_right("approx", 1)`
-# <details><summary>Answer</summary>70 to 90 %.</details> 2. `"mean"` for `"gru"`, trained?
-# <details><summary>Answer</summary>88 to 99 %: here it needs no RNN.</details> 3. A formula?
-# `letters_right("model_free")` <details><summary>Answer</summary>54 to 92 %, by the seed.</details>
+# $29/5$ times fewer words. Questions:
+#
+# 1. One sentence? `letters_right("approx", 1)`
+#    <details><summary>Answer</summary>70 to 90 %.</details>
+# 2. `"mean"` for `"gru"`, trained?
+#    <details><summary>Answer</summary>88 to 99 %: here it needs no RNN.</details>
+# 3. A formula? `letters_right("model_free")`
+#    <details><summary>Answer</summary>54 to 92 %, by the seed.</details>

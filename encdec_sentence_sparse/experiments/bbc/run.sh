@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Extractive news, the paper's kind of text: 3 of 11 sentences at a step. In the repository's top folder:
+# Extractive news, the paper's kind of text: 3 of 12 sentences at a step. In the repository's top folder:
 #   encdec_sentence_sparse/experiments/bbc/run.sh DATA BART      two hours on one core
 # DATA: train.jsonl, validation.jsonl, test.jsonl, which head_masking's experiments.data bbc writes of BBC's articles.
 # BART: one that was trained on them, as bart-1/model of head_masking/experiments/bbc/run.sh.
