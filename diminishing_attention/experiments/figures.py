@@ -1,9 +1,8 @@
 """The paper's figures, and three pictures of what was measured here.
 
 python -m diminishing_attention.experiments.figures --out figures    # Figure 1, searches, speed
-python -m shared.score pg.jsonl dim.jsonl --csv table.csv            # files of predict
+python -m shared.score pg.jsonl dim.jsonl --csv table.csv            # for Figures 2 and 3
 python -m diminishing_attention.experiments.figures table.csv --out figures --title SAMSum
-    # Figures 2 and 3
 """
 
 import csv
