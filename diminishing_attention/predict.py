@@ -5,10 +5,8 @@ novel1 to 4: that the source lacks, and lead_: ROUGE with the source's first sen
 
 echo "A storm hit Norwick. Nobody was hurt." | python -m diminishing_attention.predict runs/pg-dim
 python -m diminishing_attention.predict runs/pg-dim notes.txt --out notes.jsonl
-python -m diminishing_attention.predict runs/pg-dim --data toy --split test --out dim.jsonl   # ends
-    with the scores
-python -m shared.score dim.jsonl more.jsonl                                               # systems
-    side by side
+python -m diminishing_attention.predict runs/pg-dim --data toy --split test --out dim.jsonl
+python -m shared.score dim.jsonl more.jsonl   # systems side by side
 """
 
 import sys

@@ -2,7 +2,6 @@
 its reference.
 
 python -m diminishing_attention.experiments.baselines --data toy --split test --out runs/outputs
-    # two .jsonl files
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,8 @@
 """The paper's figures, and three pictures of what was measured here.
 
 python -m diminishing_attention.experiments.figures --out figures    # Figure 1, searches, speed
-python -m shared.score pg.jsonl dim.jsonl --csv table.csv            # files of predict
+python -m shared.score pg.jsonl dim.jsonl --csv table.csv            # for Figures 2 and 3
 python -m diminishing_attention.experiments.figures table.csv --out figures --title SAMSum
-    # Figures 2 and 3
 """
 
 import csv
@@ -156,7 +155,7 @@ def draw_searches(path: Path) -> None:
     folder = Path(__file__).parent
     figure = Figure((9, 3.6), layout="constrained")
     figure.suptitle(
-        "Decoded alike, coverage leads; DimAttn is ahead of it only with a search of its own",
+        "Decoded alike, coverage leads; on dialogues DimAttn passes it by a search of its own",
         fontsize=10,
     )
     for axes, (corpus, tables) in zip(figure.subplots(1, len(TABLES)), TABLES.items(), strict=True):
@@ -197,7 +196,7 @@ def draw_speed(table: Path, path: Path) -> None:
             if own:
                 axes.plot(lengths, seconds, "o-", color=colour, label=side, markersize=3)
         axes.set(title=f"{work} of 8 documents", xlabel="source tokens", ylabel="seconds", ylim=0)
-    figure.axes[1].legend(fontsize=8, loc="center right")
+    figure.axes[1].legend(fontsize=8, loc="center left")
     figure.savefig(path, dpi=120)
 
 

@@ -1,8 +1,7 @@
 """Table 2: add BERTScore and MoverScore to the outputs that predict.py wrote.
 
 python -m diminishing_attention.predict runs/pg --data toy --split test --out out/pg.jsonl
-python -m diminishing_attention.experiments.measures out/pg.jsonl out/pg-dim.jsonl --encoder FOLDER
-    --out scored
+python -m diminishing_attention.experiments.measures out/*.jsonl --encoder FOLDER --out scored
 python -m shared.score scored/*.jsonl
 
 The encoder is any of transformers for BERTScore (the paper: roberta-large, layer 17), a BERT for

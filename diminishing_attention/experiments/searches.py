@@ -2,7 +2,7 @@
 
 python -m diminishing_attention.experiments.searches --csv searches.csv
 
-Reads the tables that lie beside this file: of each baseline a system's ROUGE-1 under one search
+Reads the tables that lie beside this file: of each baseline a system's measure under one search
 minus that of another under the other search; 95 % intervals over baselines by Student's t.
 """
 
@@ -34,6 +34,7 @@ DIFFERENCES = [
     ("more", "more"),
     ("more", "cov"),
 ]
+METRICS = ["rouge1", "repetition2", "novel2"]  # Table 1, Figure 2, Figure 3
 
 
 @dataclass
@@ -44,10 +45,10 @@ class Options:
     overwrite: bool = False  # Replace that file.
 
 
-def by_baseline(table: Path) -> dict[str, np.ndarray]:
-    """ROUGE-1 of each system, (baselines,): a value for each seed."""
+def by_baseline(table: Path, metric: str = "rouge1") -> dict[str, np.ndarray]:
+    """A measure of each system, (baselines,): a value for each seed."""
     with table.open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["metric"] == "rouge1"]
+        rows = [row for row in csv.DictReader(file) if row["metric"] == metric]
     return {
         row["system"]: np.array([float(value) for value in row["seeds"].split()])
         for row in rows
@@ -55,18 +56,18 @@ def by_baseline(table: Path) -> dict[str, np.ndarray]:
     }
 
 
-def compare(corpus: str, folder: Path) -> list[dict]:
+def compare(corpus: str, folder: Path, metric: str = "rouge1") -> list[dict]:
     """A row for each of DIFFERENCES whose systems the tables have."""
     from scipy import stats
 
-    plain, searched = (by_baseline(folder / table) for table in TABLES[corpus])
+    plain, searched = (by_baseline(folder / table, metric) for table in TABLES[corpus])
     rows = []
     for system, minus in DIFFERENCES:
         if system not in searched:
             continue
         values = searched[system] - plain[minus]
         row = {"corpus": corpus, "system": f"{system}, Section 4.2's search"}
-        row |= {"minus": f"{minus}, plain search", "metric": "rouge1", "value": values.mean()}
+        row |= {"minus": f"{minus}, plain search", "metric": metric, "value": values.mean()}
         count = len(values)
         if count > 1:
             error = values.std(ddof=1) / count**0.5
@@ -79,7 +80,10 @@ def compare(corpus: str, folder: Path) -> list[dict]:
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
-    rows = [row for corpus in TABLES for row in compare(corpus, Path(__file__).parent)]
+    rows = []
+    for metric in METRICS:
+        for corpus in TABLES:
+            rows += compare(corpus, Path(__file__).parent, metric)
     with open_output(options.csv, options.overwrite) as file:
         write_csv(file, rows)
 

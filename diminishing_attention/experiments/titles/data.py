@@ -1,5 +1,6 @@
-"""Abstracts with their titles as summaries: python -m diminishing_attention.experiments.titles.data
-DATA SPLIT > FILE
+"""Abstracts with their titles as summaries.
+
+python -m diminishing_attention.experiments.titles.data DATA SPLIT > FILE
 
 DATA is anything that shared.data.load takes and that has titles: SciTLDR's folder.
 """
