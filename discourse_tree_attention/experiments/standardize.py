@@ -1,11 +1,9 @@
 """An encoder whose unit vectors have mean 0 and spread 1 in each coordinate, over the training
 documents of a corpus.
 
-E=sentence-transformers/all-MiniLM-L6-v2
-python -m discourse_tree_attention.experiments.standardize DATA --encoder $E --pooling mean --out
-    encoders/mine
-python -m discourse_tree_attention.train --data DATA --encoder encoders/mine --pooling mean --out
-    runs/mine
+E=sentence-transformers/all-MiniLM-L6-v2 P=discourse_tree_attention
+python -m $P.experiments.standardize DATA --encoder $E --pooling mean --out encoders/mine
+python -m $P.train --data DATA --encoder encoders/mine --pooling mean --out runs/mine
 """
 
 from collections.abc import Sequence
