@@ -3,7 +3,8 @@ trees.
 
 python -m discourse_tree_attention.experiments.folds DATA --out data/folds
 
-This makes data/folds/0 to data/folds/4. Fold k is the test data of folder k, fold k + 1 its validation data, the others are for training.
+This makes data/folds/0 to data/folds/4. Fold k is the test data of folder k, fold k + 1 its
+validation data, the others are for training.
 """
 
 from collections.abc import Sequence
