@@ -7,6 +7,6 @@ source discourse_tree_attention/experiments/table.sh
 GUM=$1 OUT=$DTA/experiments/gum U=(--steps ${STEPS:-240})
 table $OUT gum_edu "$GUM" "${U[@]}"
 SYSTEMS=${ONLY:-none dot d_tree c_tree c_tree_nuclearity} table $OUT gum_sentence "$GUM" "${U[@]}" --level sentence
-# With today's oracle: commit c23835c, one seed.
-SEEDS=${SEEDS:-0} SYSTEMS=${ONLY:-none dot d_tree c_tree_nuclearity} CONTROLS="" MINUS="none c_tree_nuclearity dot" \
-  table $OUT gum_edu_seed0 "$GUM" "${U[@]}"
+# With today's oracle: commit c23835c, two seeds.
+SEEDS=${SEEDS:-0 1} SYSTEMS=${ONLY:-none dot d_tree c_tree_nuclearity} CONTROLS="" MINUS="none c_tree_nuclearity dot" \
+  table $OUT gum_edu_new_oracle "$GUM" "${U[@]}"
