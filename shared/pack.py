@@ -27,11 +27,11 @@ class PackedLinear(nn.Module):
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
 
 
-def pack(model: nn.Module, skip: tuple[str, ...] = ()) -> bool:
+def pack(model: nn.Module, skip: tuple[str, ...] = (), least_gain: float = LEAST_GAIN) -> bool:
     """Pack a float32 model on a CPU, for decoding only; says whether it was worth it.
 
     Layers that share their weight, as a tied output product does, stay, and those whose name ends
-    in one of `skip`. The model stays as it is where one product gains less than 1.5.
+    in one of `skip`. The model stays as it is where one product gains less than `least_gain`.
     """
     users = Counter(
         id(weight) for module in model.modules() for weight in module._parameters.values()
@@ -46,7 +46,7 @@ def pack(model: nn.Module, skip: tuple[str, ...] = ()) -> bool:
     largest = max(linears.values(), key=lambda linear: linear.weight.numel())
     if largest.weight.dtype != torch.float32 or largest.weight.device.type != "cpu":
         return False
-    if gain(largest) < LEAST_GAIN:
+    if gain(largest) < least_gain:
         return False
     for name, linear in linears.items():
         parent, _, child = name.rpartition(".")

@@ -1,8 +1,8 @@
 """Two controls of ours in the pointer-generator: what does copying by the gains do, and what does
 their shrinking?
 
-python -m diminishing_attention.experiments.controls plain_copy train FLAGS
-python -m diminishing_attention.experiments.controls plain_copy predict runs/plain FLAGS
+python -m diminishing_attention.experiments.controls plain_copy train --out runs/c --init runs/pg
+python -m diminishing_attention.experiments.controls plain_copy predict runs/c --out c.jsonl
 
 What follows `train` or `predict` are that command's flags. A run of a control has one more name
 among its weights, so that the ordinary commands refuse it.

@@ -1,10 +1,10 @@
 """Cross-entropy of the references under each choice of sentences: integrated training lowers it.
 
-python -m encdec_sentence_sparse.experiments.cross_entropy R SPLIT LIMIT RUN ... > rows.jsonl
+python -m encdec_sentence_sparse.experiments.cross_entropy 1 test 200 RUN ... > rows.jsonl
 python -m shared.score rows.jsonl --metric none --minus kl.approx.r1 --csv cross_entropy.csv
 
-Every token is predicted from the reference's own beginning; a row is a document, its value the mean
-of its tokens.
+The arguments are r, a split, the number of documents, and runs. Every token is predicted from the
+reference's own beginning; a row is a document, its value the mean of its tokens.
 """
 
 import sys

@@ -131,7 +131,7 @@ def main(arguments: list[str] | None = None) -> None:
     autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
     own = [model.to(device) for model in models(options.quick)]
     packed = [copy.deepcopy(model) for model in own]
-    if dtype != torch.float32 or not all([pack(model) for model in packed]):
+    if dtype != torch.float32 or not all([pack(model, least_gain=0.0) for model in packed]):
         packed = []
     repeats = 1 if options.quick else options.repeats
     used = {"device": options.device, "precision": options.precision, "threads": options.threads}

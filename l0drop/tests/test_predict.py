@@ -197,8 +197,8 @@ def test_the_length_penalty_is_that_of_the_units(run, stories, monkeypatch):
 def test_packed_weights_change_no_output(folder, tmp_path, monkeypatch, capsys):
     """Only the command packs; it says so, and decodes the same tokens."""
     outputs = []
-    for packed in (False, True):
-        monkeypatch.setattr(packing, "LEAST_GAIN", 0.0 if packed else 1e9)
+    for packed, gain in ((False, 1.0), (True, 9.0)):
+        monkeypatch.setattr(packing, "gain", lambda linear, gain=gain: gain)
         out = tmp_path / f"{packed}.jsonl"
         command.main([str(folder), "--data", DATA, "--limit", "4", "--out", str(out)])
         assert ("decoded with packed weights" in capsys.readouterr().err) == packed

@@ -33,7 +33,6 @@ def test_gates_close_exactly_the_share_of_table_1():
 def test_every_side_decodes_what_the_plain_model_decodes(make_model, monkeypatch):
     """The same tokens, and the memory that its name says: pruned, once or for each beam, packed."""
     base = make_model(vocabulary=100, width=16, feed_forward=32, heads=2)
-    monkeypatch.setattr(benchmark.packing, "LEAST_GAIN", 0.0)
     make = benchmark.Decoder
 
     def make_with_weights(config):
