@@ -166,9 +166,9 @@ def main(arguments=None) -> None:
     if options.released:
         sys.path.insert(0, str(options.released))
     rows = []
-    for count in (4, 9) if options.quick else options.units:
-        rows += time_units(options, count)
     with open_output(options.csv, options.overwrite) as file:
+        for count in (4, 9) if options.quick else options.units:
+            rows += time_units(options, count)
         write_csv(file, rows)
 
 
