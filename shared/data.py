@@ -249,6 +249,8 @@ def _lines(path: str | os.PathLike) -> Iterator[str]:
     name, settings = os.fspath(path), {"encoding": "utf-8-sig", "newline": "\n"}
     try:
         if name == "-":
+            if sys.stdin is None:
+                raise ValueError("there is no standard input: give files")
             file = contextlib.nullcontext(sys.stdin)
             if hasattr(sys.stdin, "reconfigure"):
                 sys.stdin.reconfigure(**settings)

@@ -169,7 +169,7 @@ def parts_of(kind):
 
 def read_flags(options, arguments=None, description=""):
     """Read a command line into the dataclass `options`; a wrong flag ends in words of tyro."""
-    spec = sys.modules["__main__"].__spec__
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
     # tyro joins lines: each example command stays on one of its own.
     description = re.sub(r"\n+(?=python -m)", "\n\n", description)
     flags = tyro.cli(
@@ -287,7 +287,7 @@ def one_line_errors(main):
             sys.stdout.reconfigure(encoding="utf-8")  # whatever the console's own encoding is
         try:
             main(arguments)
-            sys.stdout.flush()
+            print(end="", flush=True)  # a process without a console has no sys.stdout
         except BrokenPipeError:  # the reader has gone; Python must not write the rest at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         except (ValueError, ImportError, OSError, MemoryError) as error:

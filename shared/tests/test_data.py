@@ -344,6 +344,9 @@ def test_texts_are_lines_of_files_and_of_standard_input_in_order(tmp_path, monke
     stdin(b"\xff")
     with pytest.raises(ValueError, match="-: not UTF-8"):
         read([])
+    monkeypatch.setattr(sys, "stdin", None)  # a process without a console
+    with pytest.raises(ValueError, match="^there is no standard input: give files$"):
+        read([])
 
 
 @pytest.fixture

@@ -297,6 +297,11 @@ def test_the_console_is_utf8_and_a_reader_that_has_gone_ends_a_command_without_a
     assert (ended.stdout.decode("utf-8"), ended.stderr) == (chr(304) + "\n", b"")
 
 
+def test_without_a_console_a_command_ends_well(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    run.one_line_errors(lambda _: print("said to nobody"))()
+
+
 def test_find_device_gives_one_that_computes_and_names_the_flag_of_others():
     assert run.find_device("cpu") == torch.device("cpu")
     # each fails in torch with another type
