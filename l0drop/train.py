@@ -111,13 +111,15 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     bar = tqdm(total=config.steps, initial=done, disable=None if is_main else True)
     for step in range(done, config.steps):
         run.model.train()
-        hold_open = step < dual.open_until  # D19, D20; of a baseline always
+        # D19, D20: gates are held open in the first steps (of a baseline all: its lambda is 0).
+        hold_open = step < dual.open_until
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(run.first_step + step + 1, run.model.width, config)
         for _ in range(config.accumulate):
             batch = next(endless)
             with accelerator.accumulate(model):
                 logits, encoding = model(batch.source, batch.target_input, hold_open)
+                # The share pruned, in all processes: each follows with the same lambda.
                 pruned = accelerator.reduce(sparsity(encoding), "mean").item()
                 if hold_open or config.l0_weight:
                     lambda_ = l0_weight(step, config)  # 0 while gates are held open
