@@ -12,13 +12,13 @@ import pytest
 
 pytest.importorskip("shared")
 
-from shared.run import checkpoints  # noqa: E402
+from shared.run import checkpoints
 
 from .. import predict
-from .. import train as training  # noqa: E402
-from ..loading import load_run  # noqa: E402
-from ..train import train  # noqa: E402
-from .conftest import SMALL, killed_before, log, same_weights  # noqa: E402
+from .. import train as training
+from ..loading import load_run
+from ..train import train
+from .conftest import SMALL, killed_before, log, same_weights
 
 
 @pytest.mark.parametrize(("name", "at"), [("scratch", 1), ("scratch", 3), ("init", 3)])

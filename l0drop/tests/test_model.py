@@ -229,7 +229,10 @@ def speak(make_model, monkeypatch):
     def find(table: torch.Tensor, beam: int, alpha: float, min_length: int = 0):
         """table (T, V, V): at each place, log-probabilities of the next word for each last word."""
         places = iter(table)
-        decode = lambda target, *rest: (next(places)[target], real_decode(target, *rest)[1])  # noqa: E731
+
+        def decode(target, *rest):
+            return next(places)[target], real_decode(target, *rest)[1]
+
         monkeypatch.setattr(model, "decode", decode)
         tokens, scores = beam_search(model, memory, tensor([len(table)]), beam, alpha, min_length)
         return words(tokens[0]), scores.item()

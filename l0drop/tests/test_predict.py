@@ -9,18 +9,18 @@ import torch
 
 pytest.importorskip("shared")
 
-from safetensors.torch import load_file, save_file  # noqa: E402
+from safetensors.torch import load_file, save_file
 
-from shared import pack as packing  # noqa: E402
-from shared.data import Example, load, read  # noqa: E402
+from shared import pack as packing
+from shared.data import Example, load, read
 
-from .. import loading  # noqa: E402
-from .. import predict as command  # noqa: E402
-from ..loading import load_run  # noqa: E402
-from ..predict import bracket_pruned, metric_of, predict  # noqa: E402
-from ..text import train_tokenizer  # noqa: E402
-from ..train import train  # noqa: E402
-from .conftest import SMALL  # noqa: E402
+from .. import loading
+from .. import predict as command
+from ..loading import load_run
+from ..predict import bracket_pruned, metric_of, predict
+from ..text import train_tokenizer
+from ..train import train
+from .conftest import SMALL
 
 DATA = "toy:count=12,seed=9"
 

@@ -60,7 +60,9 @@ def bart_of(bert: BertModel, begin: int, end: int, layers: int = 3) -> BartForCo
         side.embed_positions.weight[2:] = embeddings.position_embeddings.weight + segment
         side.layernorm_embedding.load_state_dict(embeddings.LayerNorm.state_dict())
     chosen = bert.encoder.layer[-1 :: -(c.num_hidden_layers // layers)]  # from the last one down
-    for old, new in [*zip(bert.encoder.layer, encoder.layers), *zip(chosen, decoder.layers[::-1])]:  # noqa: B905
+    pairs = [*zip(bert.encoder.layer, encoder.layers, strict=True)]
+    pairs += zip(chosen, decoder.layers[::-1], strict=False)
+    for old, new in pairs:
         for theirs, ours in NAMES.items():
             new.get_submodule(ours).load_state_dict(old.get_submodule(theirs).state_dict())
     # Cross-attention begins as what looks for like words: BERT's last self-attention.

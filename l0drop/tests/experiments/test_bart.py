@@ -16,15 +16,15 @@ pytest.importorskip("transformers")
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput
 
-from shared.data import load  # noqa: E402
-from shared.run import check  # noqa: E402
+from shared.data import load
+from shared.run import check
 
-from ... import predict as core  # noqa: E402
-from ...config import learning_rate  # noqa: E402
-from ...experiments import bart as command  # noqa: E402
-from ...experiments.bart import GatedBart, GatedBartConfig, load_run  # noqa: E402
-from ...experiments.rules import DROPPED, attendable  # noqa: E402
-from ..conftest import log  # noqa: E402
+from ... import predict as core
+from ...config import learning_rate
+from ...experiments import bart as command
+from ...experiments.bart import GatedBart, GatedBartConfig, load_run
+from ...experiments.rules import DROPPED, attendable
+from ..conftest import log
 
 BEAMS = dict(
     num_beams=4,

@@ -12,7 +12,7 @@ import torch
 pytest.importorskip("shared")
 pytest.importorskip("transformers")
 
-from ...experiments import benchmark  # noqa: E402
+from ...experiments import benchmark
 
 QUICK = benchmark.QUICK
 

@@ -10,15 +10,15 @@ import torch
 pytest.importorskip("shared")
 pytest.importorskip("matplotlib")
 
-from safetensors.torch import load_file, save_file  # noqa: E402
+from safetensors.torch import load_file, save_file
 
-from shared.data import load  # noqa: E402
+from shared.data import load
 
-from ...experiments import figures, rules  # noqa: E402
-from ...loading import Run, load_run  # noqa: E402
-from ...model import BOS, EOS  # noqa: E402
-from ...search import generate  # noqa: E402
-from ..conftest import SMALL, example  # noqa: E402
+from ...experiments import figures, rules
+from ...loading import Run, load_run
+from ...model import BOS, EOS
+from ...search import generate
+from ..conftest import SMALL, example
 
 EXPERIMENTS = Path(figures.__file__).parent
 

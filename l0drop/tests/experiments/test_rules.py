@@ -10,15 +10,15 @@ import torch
 
 pytest.importorskip("shared")
 
-from shared.data import load  # noqa: E402
-from shared.run import check  # noqa: E402
+from shared.data import load
+from shared.run import check
 
-from ... import loading  # noqa: E402
-from ...experiments import rules  # noqa: E402
-from ...model import EOS, PAD  # noqa: E402
-from ...text import train_tokenizer  # noqa: E402
-from .. import reference  # noqa: E402
-from ..conftest import example, same_weights  # noqa: E402
+from ... import loading
+from ...experiments import rules
+from ...model import EOS, PAD
+from ...text import train_tokenizer
+from .. import reference
+from ..conftest import example, same_weights
 
 
 def test_groups_of_footnote_9():

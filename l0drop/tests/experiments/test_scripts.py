@@ -12,7 +12,7 @@ pytest.importorskip("shared")
 pytest.importorskip("transformers")
 pytest.importorskip("matplotlib")
 
-from ...experiments import benchmark  # noqa: E402
+from ...experiments import benchmark
 
 EXPERIMENTS = Path(benchmark.__file__).parent
 if not __package__.startswith("l0drop."):
@@ -20,7 +20,7 @@ if not __package__.startswith("l0drop."):
         "the scripts' commands are those of a package named l0drop", allow_module_level=True
     )
 
-from shared.tests.run_sh import run_script  # noqa: E402
+from shared.tests.run_sh import run_script
 
 SIZES = {"--width": 16, "--feed-forward": 16, "--heads": 2}
 SIZES |= {"--encoder-layers": 1, "--decoder-layers": 1}

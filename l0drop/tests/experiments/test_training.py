@@ -11,9 +11,9 @@ import pytest
 pytest.importorskip("shared")
 pytest.importorskip("transformers")
 
-from ...experiments import bart, rules, training  # noqa: E402
-from ...loading import load_run  # noqa: E402
-from ..conftest import SMALL, killed_before, log, same_weights  # noqa: E402
+from ...experiments import bart, rules, training
+from ...loading import load_run
+from ..conftest import SMALL, killed_before, log, same_weights
 
 
 def train(config, out, resume=False):
