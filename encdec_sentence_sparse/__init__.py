@@ -1,5 +1,4 @@
-"""Manakul & Gales (2021), Sparsity and Sentence Structure in Encoder-Decoder Attention of
-Summarization Systems, EMNLP.
+"""Manakul & Gales (2021), Sparsity and Sentence Structure in Encoder-Decoder Attention, EMNLP.
 
 At every decoding step, each decoder layer attends to the words of a few source sentences only.
 Which ones is decided by sentence-level attention: exact, or approximated from one vector per

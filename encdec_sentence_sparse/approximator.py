@@ -22,13 +22,15 @@ class SentenceEncoder(nn.Module):
             raise ValueError(f"sentence encoder is {kind!r}; use one of {', '.join(KINDS)}")
         self.kind = kind
         if kind == "gru":
-            self.gru = nn.GRU(
-                width, width, num_layers=2, bidirectional=True, batch_first=True, dropout=dropout
-            )
+            layers = dict(num_layers=2, bidirectional=True, batch_first=True, dropout=dropout)
+            self.gru = nn.GRU(width, width, **layers)
             # D3: the paper omits it; released code, part of its 58.8M
             self.projection = nn.Linear(2 * width, width)
-        for parameter in self.parameters():  # Xavier-normal weights and zero biases (released code)
-            nn.init.xavier_normal_(parameter) if parameter.dim() > 1 else nn.init.zeros_(parameter)
+        for parameter in self.parameters():  # released code: Xavier-normal weights, zero biases
+            if parameter.dim() > 1:
+                nn.init.xavier_normal_(parameter)
+            else:
+                nn.init.zeros_(parameter)
 
     def forward(self, states: Tensor, sentences: Sentences) -> Tensor:
         """(B, S, D) encoder states -> (B, N, D); 0 for a sentence that does not exist.
@@ -41,13 +43,11 @@ class SentenceEncoder(nn.Module):
             return belongs / belongs.sum(-1, keepdim=True).clamp_min(1) @ states
         # The GRU reads all sentences of the batch at once, without padding.
         lengths = sentences.membership.sum(1, dtype=torch.float32)[sentences.exists].long().tolist()
-        # sentences are contiguous: one (J_i, D) each
-        words = states[sentences.ids >= 0].split(lengths)
+        words = states[sentences.ids >= 0].split(lengths)  # (J_i, D) each: ids are contiguous
+        _, last = self.gru(pack_sequence(words, enforce_sorted=False))  # (4, sentences, D)
         # Eq. (10): of the top layer, the forward state at the last word and the backward state at
-        # the first (2 layers * 2 directions, sentences, D)
-        _, last = self.gru(pack_sequence(words, enforce_sorted=False))
+        # the first.
+        vectors = self.projection(torch.cat([last[-2], last[-1]], -1))
         encoded = states.new_zeros(*sentences.exists.shape, states.size(-1))
-        encoded[sentences.exists] = self.projection(torch.cat([last[-2], last[-1]], -1)).to(
-            states.dtype
-        )
+        encoded[sentences.exists] = vectors.to(states.dtype)
         return encoded

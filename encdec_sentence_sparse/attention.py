@@ -48,8 +48,7 @@ def words_of(keep: Tensor, sentence_ids: Tensor) -> Tensor:
 class LayerMemory(NamedTuple):
     """What a layer compares queries with: made once a document, whatever is written."""
 
-    # (B, S, 2, D): key and value of a word side by side, so that one gather fetches both
-    pairs: Tensor
+    pairs: Tensor  # (B, S, 2, D): key and value of a word side by side, fetched by one gather
     keys: Tensor  # (B, H, S, K): the same numbers by head
     values: Tensor  # (B, H, S, K)
     sentence_keys: Tensor | None  # (B, H, N, K) of the approximator, Eq. (9)
@@ -68,11 +67,8 @@ class SentenceSparseAttention(nn.Module):
         super().__init__()
         self.q_proj, self.k_proj = attention.q_proj, attention.k_proj
         self.v_proj, self.out_proj = attention.v_proj, attention.out_proj
-        self.heads, self.head_width, self.dropout = (
-            attention.num_heads,
-            attention.head_dim,
-            attention.dropout,
-        )
+        self.heads, self.head_width = attention.num_heads, attention.head_dim
+        self.dropout = attention.dropout
         self.layer = layer
         self.sentence_q: nn.Linear | None = None  # W^Q of Eq. (8)
         self.sentence_k: nn.Linear | None = None  # W^K of Eq. (9)
@@ -129,8 +125,7 @@ class SentenceSparseAttention(nn.Module):
             approximate = None if keys is None else self.approximate(hidden_states, keys, sentences)
             record.append(SentenceAttention(saliency(weights, sentences.membership), approximate))
         if keep is not None:
-            # Eq. (3): the words of I^r_m alone; leaving the others out and giving them the weight 0
-            # is the same
+            # Eq. (3): the words of I^r_m alone; weight 0 for the others is as leaving them out.
             weights = word_attention(queries, memory.keys, words_of(keep, sentences.ids))
         context = F.dropout(weights, self.dropout, self.training) @ memory.values  # (B, H, T, K)
         return self.join(context), None
@@ -175,19 +170,17 @@ class SentenceSparseAttention(nn.Module):
             return None
         match selection.mode:
             case "ideal":
-                scores = saliency(
-                    word_attention(queries, memory.keys, sentences.is_word), sentences.membership
-                )
+                weights = word_attention(queries, memory.keys, sentences.is_word)
+                scores = saliency(weights, sentences.membership)
             case "random":
-                scores = random_scores(
-                    sentences.ids, sentences.exists.size(1), self.layer, steps, selection.seed
-                )
-                # beams and heads share a draw
+                count = sentences.exists.size(1)
+                scores = random_scores(sentences.ids, count, self.layer, steps, selection.seed)
+                # Beams and heads share a draw.
                 scores = scores.repeat(1, hidden.size(1) // len(steps), 1).unsqueeze(1)
             case "approx":
                 scores = self.approximate(hidden, memory.sentence_keys, sentences)
             case "model_free":
                 scores = model_free_scores(queries, memory.sums, selection.phi)
-        # A.4: heads are averaged before the top-r, so that all of a layer share one subset
+        # A.4: heads are averaged before the top-r, so that all of a layer share one subset.
         scores = scores.mean(1)
         return top_r(scores, sentences.exists, selection.r)

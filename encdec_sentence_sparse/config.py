@@ -11,8 +11,8 @@ from .selection import FULL, PHASES, Selection, ideal_probability
 Positive = Annotated[int, (1, 10**9)]
 Size = Annotated[int, (1, 10**6)]  # of a model
 Tokens = Annotated[int, (3, 10**6)]  # of a text: <s>, a token, </s>
-HEADS, LAYERS = 4, 2  # of the small BART, the layers of its encoder and of its decoder
-# of the small BART; a loaded model has its own
+# The small BART: heads, layers of its encoder and of its decoder, and what its flags set.
+HEADS, LAYERS = 4, 2
 SIZES = ("vocabulary", "width", "feed_forward", "dropout")
 
 
@@ -121,9 +121,9 @@ def choose_selection(config: TrainConfig, step: int) -> Selection:
     """What decoder layers attend to at update `step`, in all of its micro-batches and processes."""
     if config.task != "integrated":
         return FULL
-    mode = config.select
+    if config.select != "mix":
+        return Selection(config.select, r=config.r)
     # D17: drawn once an update (released code: once a document); the paper trains for one epoch
-    if mode == "mix":
-        draw = np.random.default_rng((config.seed, 1, step)).random()
-        mode = "ideal" if draw < ideal_probability(step, config.steps) else "approx"
+    draw = np.random.default_rng((config.seed, 1, step)).random()
+    mode = "ideal" if draw < ideal_probability(step, config.steps) else "approx"
     return Selection(mode, r=config.r)

@@ -14,8 +14,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from .attention import LayerMemory, SentenceSparseAttention
 from .selection import FULL, Selection, SentenceAttention, Sentences
 
-# Unsupported settings of `generate`, each with its neutral value: here the source is in a cache of
-# its own.
+# Settings of `generate` that are not supported, each with its neutral value.
 NOT_SUPPORTED = {
     "inputs": None,
     "inputs_embeds": None,
@@ -33,9 +32,9 @@ NOT_SUPPORTED = {
 def check_settings(settings: dict) -> None:
     """ValueError for a setting of `generate` that is not supported."""
     for name, neutral in NOT_SUPPORTED.items():
-        if (value := settings.get(name)) is not None and (
-            isinstance(value, Tensor) or value != neutral
-        ):
+        value = settings.get(name)
+        is_neutral = value is None or not isinstance(value, Tensor) and value == neutral
+        if not is_neutral:
             raise ValueError(
                 f"generate does not support {name} here: the source is in a cache of its own"
             )
@@ -59,19 +58,16 @@ class SourceCache(EncoderDecoderCache):
         self.memories, self.sentences, self.selection = memories, sentences, selection
         self.lengths = (sentences.ids >= 0).sum(1).tolist()  # (B,) tokens
         has_padding = min(self.lengths) < sentences.ids.size(1)
-        # (B, 1, 1, S); None = no padding
-        self.keep_words = sentences.is_word if has_padding else None
-        # (S, 2, D), overwritten by every gather
-        self.gathered = torch.empty_like(memories[0].pairs[0])
+        self.keep_words = sentences.is_word if has_padding else None  # (B, 1, 1, S)
+        self.gathered = torch.empty_like(memories[0].pairs[0])  # (S, 2, D), for every gather
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         self.self_attention_cache.reorder_cache(beam_idx)
 
     def stand_in(self, states: Tensor) -> dict:
         """Inputs for `generate`, which repeats them for every beam: one position of (B, S, D)."""
-        outputs = BaseModelOutput(states[:, :1])
         return {
-            "encoder_outputs": outputs,
+            "encoder_outputs": BaseModelOutput(states[:, :1]),
             "attention_mask": self.sentences.ids[:, :1] + 1,
             "past_key_values": self,
         }
@@ -110,10 +106,8 @@ class FastAttention(SentenceSparseAttention):
         queries = self.scaled_queries(hidden)  # (B, H, W, K)
         keep = self.select(hidden, queries, memory, cache.sentences, cache.selection, steps)
         if keep is None:
-            keys, values = memory.keys, memory.values
-            context = F.scaled_dot_product_attention(
-                queries, keys, values, cache.keep_words, scale=1.0
-            )
+            source = memory.keys, memory.values, cache.keep_words
+            context = F.scaled_dot_product_attention(queries, *source, scale=1.0)
         else:
             context = self.attend_gathered(queries, memory.pairs, keep, cache)
         return self.join(context).reshape(hidden_states.shape)
@@ -133,12 +127,10 @@ class FastAttention(SentenceSparseAttention):
             positions = kept.any(0)[ids].nonzero().squeeze(1)  # (words,)
             words = cache.gathered[: len(positions)]
             torch.index_select(pairs[source], 0, positions, out=words)  # (words, 2, D)
-            # (1, H, words, K)
+            # Eq. (3): K^ and V^ are what was gathered: (1, H, words, K).
             keys, values = (self.split(part.unsqueeze(0)) for part in words.unbind(1))
             keep_words = None if len(kept) == 1 else kept[:, ids[positions]]  # (W, words)
-            # Eq. (3): K^ and V^ are what was gathered
             query = queries[source : source + 1]
-            contexts.append(
-                F.scaled_dot_product_attention(query, keys, values, keep_words, scale=1.0)
-            )
+            read = keys, values, keep_words
+            contexts.append(F.scaled_dot_product_attention(query, *read, scale=1.0))
         return torch.cat(contexts)  # (B, H, W, K)

@@ -34,8 +34,8 @@ class Run(NamedTuple):
         examples = in_sentences(examples)  # D8: a document of one string is split
         documents = [example.document for example in examples]
         summaries = [example.target for example in examples]
-        lengths = self.config.max_source, self.config.max_target
-        return encode_all(self.tokenizer, documents, lengths[0], summaries, lengths[1])
+        max_source, max_target = self.config.max_source, self.config.max_target
+        return encode_all(self.tokenizer, documents, max_source, summaries, max_target)
 
     def collate(self, items: Sequence[Item]) -> Batch:
         """A batch on the model's device."""

@@ -66,18 +66,19 @@ class SentenceSparseBart(BartForConditionalGeneration):
         sentences = None
         if not isinstance(past_key_values, SourceCache):
             if encoder_outputs is None:
-                encoder_outputs = self.get_encoder()(
-                    input_ids=input_ids, attention_mask=attention_mask
-                )
+                encoder = self.get_encoder()
+                encoder_outputs = encoder(input_ids=input_ids, attention_mask=attention_mask)
             source = (encoder_outputs[0], sentence_ids, attention_mask)
             sentences = self.find_sentences(*source, selection, is_recorded=record is not None)
-        theirs = dict(
+        return super().forward(
             attention_mask=attention_mask,
             encoder_outputs=encoder_outputs,
             past_key_values=past_key_values,
-        )
-        return super().forward(
-            **theirs, sentences=sentences, selection=selection, record=record, **keywords
+            # BART hands these on to each layer's attention.
+            sentences=sentences,
+            selection=selection,
+            record=record,
+            **keywords,
         )
 
     def find_sentences(
@@ -146,9 +147,8 @@ class SentenceSparseBart(BartForConditionalGeneration):
             ValueError: as in `forward`; a setting that is not supported, also of a
                 generation_config.
         """
-        check_settings(
-            (generation.get("generation_config") or self.generation_config).to_dict() | generation
-        )
+        settings = generation.get("generation_config") or self.generation_config
+        check_settings(settings.to_dict() | generation)
         pad = self.config.pad_token_id
         if attention_mask is None and input_ids is not None and pad != self.config.eos_token_id:
             attention_mask = (input_ids != pad).long()

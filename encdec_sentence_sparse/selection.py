@@ -190,13 +190,11 @@ def kl_loss(record: Sequence[SentenceAttention], is_step: Tensor, exists: Tensor
     """
     targets = [sharpen(layer.exact.float(), exists) for layer in record]  # (B, H, T, N) each
     pairs = zip(targets, record, strict=True)
-    divergence = torch.stack(
-        [kl_divergence(target, layer.approximate.float()).mean(1) for target, layer in pairs]
-    )
+    per_layer = [kl_divergence(a, layer.approximate.float()).mean(1) for a, layer in pairs]
     # Eq. (11): the mean over the M steps
     # D5: and over layers, of which the paper says nothing (released code: their sum, divided by the
     # sentences)
-    return mean_over_steps(divergence.mean(0), is_step)
+    return mean_over_steps(torch.stack(per_layer).mean(0), is_step)
 
 
 def objective(
@@ -220,11 +218,8 @@ def objective(
         case "sparse":
             sparse = sparsity_loss(record, is_step)
             # Eq. (5), L_A
-            return {
-                "loss": cross_entropy + gamma * sparse,
-                "xent": cross_entropy,
-                "entropy": sparse,
-            }
+            loss = cross_entropy + gamma * sparse
+            return {"loss": loss, "xent": cross_entropy, "entropy": sparse}
         case "kl":
             return {"loss": kl_loss(record, is_step, exists)}
         case "integrated":
@@ -296,9 +291,8 @@ def sentences_of(
     check_ids(sentence_ids, attention_mask)
     last = sentence_ids.amax(1, keepdim=True)  # (B, 1)
     numbers = torch.arange(int(last.max()) + 1, device=sentence_ids.device)  # (N,)
-    return Sentences(
-        sentence_ids, (sentence_ids.unsqueeze(-1) == numbers).to(dtype), numbers <= last
-    )
+    membership = (sentence_ids.unsqueeze(-1) == numbers).to(dtype)  # (B, S, N)
+    return Sentences(sentence_ids, membership, numbers <= last)
 
 
 def check_ids(sentence_ids: Tensor, attention_mask: Tensor) -> None:
@@ -311,17 +305,12 @@ def check_ids(sentence_ids: Tensor, attention_mask: Tensor) -> None:
     is_token = attention_mask.bool()
     follows = F.pad(is_token, (1, 0), value=True)[:, :-1]  # a token or nothing stands before it
     jump = sentence_ids - F.pad(sentence_ids, (1, 0), value=-1)[:, :-1]
-    is_right = (follows & (sentence_ids >= 0) & (jump >= 0) & (jump <= 1)).where(
-        is_token, sentence_ids == -1
-    )
+    is_next = follows & (sentence_ids >= 0) & (jump >= 0) & (jump <= 1)
+    is_right = is_next.where(is_token, sentence_ids == -1)
     is_right[:, 0] &= is_token[:, 0]
     for document, position in (~is_right).nonzero()[:1].tolist():
-        rule = (
-            "ids are 0, 1, 2, ... in reading order without gaps, and -1 at padding, which is on "
-            "the right"
-        )
-        place = (
+        raise ValueError(
             f"position {position} of document {document} has sentence id "
-            f"{sentence_ids[document, position]}"
+            f"{sentence_ids[document, position]}; ids are 0, 1, 2, ... in reading order without "
+            f"gaps, and -1 at padding, which is on the right"
         )
-        raise ValueError(f"{place}; {rule}")

@@ -127,9 +127,8 @@ def tokenize(
         return_special_tokens_mask=True,
         split_special_tokens=True,
     )
-    for ids, offsets, is_special in zip(
-        encoded["input_ids"], encoded["offset_mapping"], encoded["special_tokens_mask"], strict=True
-    ):
+    names = ("input_ids", "offset_mapping", "special_tokens_mask")
+    for ids, offsets, is_special in zip(*(encoded[name] for name in names), strict=True):
         if is_special[-1:] != [1]:
             raise ValueError(
                 "the tokenizer adds no </s> to a text: give it a post-processor that does, and "

@@ -117,6 +117,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
             (out / WEIGHTS).unlink(missing_ok=True)  # of a finished run that is extended
 
     accelerator.init_trackers("encdec_sentence_sparse", vars(config))
+    # An update is `accumulate` micro-batches; `Batches` never ends.
     endless = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
     bar = tqdm(total=config.steps, initial=done, disable=None if is_main else True)
     for step in range(done, config.steps):
@@ -190,9 +191,8 @@ def batch_losses(
     output = model(**batch.source(), labels=batch.labels, selection=selection, record=record)
     exists = sentences_of(batch.sentence_ids, batch.attention_mask).exists
     is_step = batch.labels != -100
-    return objective(
-        config.task, output.loss, record, is_step, exists, config.gamma, config.kl_weight
-    )
+    weights = config.gamma, config.kl_weight
+    return objective(config.task, output.loss, record, is_step, exists, *weights)
 
 
 @torch.no_grad()
@@ -249,11 +249,8 @@ def report(run: Run, validation: list[Item], row: dict, out: Path) -> None:
     if run.config.task == "kl":
         print()  # a map is compared with attention, whatever the document
     else:
-        others = validation[1:] + validation[:1]
-        exchanged = [
-            other._replace(target=item.target)
-            for item, other in zip(validation, others, strict=True)
-        ]
+        pairs = zip(validation, validation[1:] + validation[:1], strict=True)
+        exchanged = [other._replace(target=item.target) for item, other in pairs]
         exchanged_loss = validate(run, exchanged)["validation_loss"]
         print(f", with the documents exchanged {exchanged_loss:.3f} (should be higher)")
     if run.config.task in ("kl", "integrated"):

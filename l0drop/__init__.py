@@ -1,5 +1,4 @@
-"""L0Drop: Zhang, Titov & Sennrich (2021), On Sparsifying Encoder Outputs in Sequence-to-Sequence
-Models, ACL Findings.
+"""Zhang, Titov & Sennrich (2021), On Sparsifying Encoder Outputs in Sequence-to-Sequence Models.
 
 A layer of stochastic gates between encoder and decoder learns, under an L0 penalty, which encoder
 outputs the decoder can do without; at test time the closed ones are removed and a softmax with

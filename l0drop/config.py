@@ -1,6 +1,4 @@
-"""What defines a run: every flag with its source, the presets, and what follows from the step: rate
-and lambda.
-"""
+"""What defines a run: every flag with its source, the presets, and what changes with the step."""
 
 import math
 from dataclasses import dataclass
@@ -8,8 +6,9 @@ from typing import Annotated, Literal
 
 from .model import POSITIONS, ModelConfig, Share
 
-# the second part is the range
-Positive, Length = Annotated[int, (1, 10**9)], Annotated[int, (2, POSITIONS)]
+# The second part is the range.
+Positive = Annotated[int, (1, 10**9)]
+Length = Annotated[int, (2, POSITIONS)]
 LENGTH_PENALTY = {"bpe": 0.6, "char": 1.0}  # of the search (Appendix A; characters: Section 5)
 
 
@@ -55,11 +54,10 @@ class TrainConfig(ModelConfig):
                 f"width {self.width} must be even and a multiple of heads {self.heads}"
             )
         if self.save_every * (self.average_last - 1) >= self.steps:
-            short = (
+            raise ValueError(
                 f"{self.steps} steps are too few for {self.average_last} checkpoints, "
-                f"{self.save_every} apart"
+                f"{self.save_every} apart: add --average-last 1, for its control too"
             )
-            raise ValueError(f"{short}: add --average-last 1, for its control too")
         if self.l0_start and self.l0drop != "none" and not self.l0_weight:
             raise ValueError(f"--l0-start {self.l0_start} needs --l0-weight")
 
@@ -88,6 +86,14 @@ PAPER = dict(
 )
 # Section 6: 50K extra steps, constant lambda of Table 1
 FINETUNE = dict(l0drop="output", l0_weight=0.3, steps=50_000)
+# Appendix A: CNN/Daily Mail
+NEWS = dict(
+    data="cnn_dailymail",
+    max_source=400,
+    residual_dropout=0.5,
+    attention_dropout=0.3,
+    steps=80_000,
+)
 PRESETS = {
     "tiny": {},
     # this repository's: a small Transformer for 29,000 sentence pairs, half an hour on one core
@@ -109,26 +115,17 @@ PRESETS = {
     ),
     "paper": PAPER,
     "paper-finetune": FINETUNE | dict(init="a run of --preset paper"),
-    "paper-scratch": PAPER | dict(l0drop="output", l0_weight=0.2, l0_warmup=200_000),  # Section 6
+    # Section 6
+    "paper-scratch": PAPER | dict(l0drop="output", l0_weight=0.2, l0_warmup=200_000),
     # Section 5
     "paper-char": PAPER | dict(units="char", batch_tokens=85_000, max_source=1024, max_target=1024),
     # Table 1
     "paper-char-finetune": FINETUNE | dict(init="a run of --preset paper-char", l0_weight=0.02),
-    "paper-cnndm": PAPER
-    | dict(
-        data="cnn_dailymail",
-        max_source=400,
-        residual_dropout=0.5,
-        attention_dropout=0.3,
-        steps=80_000,
-    ),  # Appendix A
+    # Appendix A
+    "paper-cnndm": PAPER | NEWS,
+    # Section 6; save_every: so that all five checkpoints are of this run
     "paper-cnndm-finetune": FINETUNE
-    | dict(
-        init="a run of --preset paper-cnndm",
-        steps=20_000,
-        # Section 6; so that all five are of this run
-        save_every=4000,
-    ),
+    | dict(init="a run of --preset paper-cnndm", steps=20_000, save_every=4000),
     # Appendix A; a folder of JSONL
     "paper-wikisum": PAPER | dict(data="wikisum", max_source=2048, steps=100_000),
 }
@@ -145,8 +142,9 @@ def learning_rate(number: int, width: int, config: TrainConfig) -> float:
 
 
 def held_open(config: TrainConfig) -> float:
-    """Steps in which all gates are held open: D19, or D20 until the decoder has learned to read; a
-    baseline's, all.
+    """Steps in which all gates are held open (D19; D20: until the decoder has learned to read).
+
+    Of a baseline all.
     """
     if config.l0drop == "none":
         return math.inf
@@ -154,8 +152,9 @@ def held_open(config: TrainConfig) -> float:
 
 
 def l0_weight(step: int, config: TrainConfig) -> float:
-    """The paper's lambda of Eq. (12): 0 while gates are held open, then constant, or rising
-    linearly (Section 6).
+    """Lambda of Eq. (12): 0 while gates are held open, then constant or, from scratch, rising.
+
+    Section 6 has both.
     """
     if step < held_open(config):
         return 0.0

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-BETA = 2 / 3  # temperature (Appendix A, after Louizos et al. 2018); smaller is more binary
-# stretch.  D1: Appendix A prints -0.1, which is Louizos' gamma; Eq. (7) and (13) need +0.1
+# Temperature (Appendix A, after Louizos et al. 2018); smaller is more binary.
+BETA = 2 / 3
+# Stretch.  D1: Appendix A prints -0.1, which is Louizos' gamma; Eq. (7) and (13) need +0.1.
 EPSILON = 0.1
 
 
@@ -73,26 +74,21 @@ def expected_gates(log_alpha: Tensor, epsilon: float = EPSILON) -> Tensor:
     """The gate used at test time, Eq. (13): (B, S) float32 in [0, 1].
 
     Exactly 0 where log_alpha <= -log((1 + epsilon) / epsilon) = -2.398, exactly 1 where it is >=
-    2.398. There is no
-    beta in it: this is the rectified mean of the noise-free gate, not the mean of the distribution.
+    2.398. There is no beta in it: this is the rectified mean of the noise-free gate, not the mean
+    of the distribution.
     """
     # Eq. (13)
     return (torch.sigmoid(log_alpha.float()) * (1 + 2 * epsilon) - epsilon).clamp(0, 1)
 
 
 def open_probability(log_alpha: Tensor, beta: float = BETA, epsilon: float = EPSILON) -> Tensor:
-    """Probability (B, S), float32 in (0, 1), that a gate is not exactly zero: the summand of Eq.
-    (10).
-    """
-    # Eq. (10): 1 - p(g_i = 0), where p(g_i = 0) is the line below Eq. (8), turned round: 1 -
-    # sigmoid(z) = sigmoid(-z).
+    """Probability that a gate is not exactly zero, Eq. (10)'s summand: (B, S) float32 in (0, 1)."""
+    # Eq. (10): 1 - p(g_i = 0). The line below Eq. (8) gives p; 1 - sigmoid(z) = sigmoid(-z).
     return torch.sigmoid(log_alpha.float() - beta * math.log(epsilon / (1 + epsilon)))
 
 
 def l0_penalty(log_alpha: Tensor, keep: Tensor) -> Tensor:
-    """Expected number of open gates of each sentence, Eq. (10), as a share of its tokens: (B,) in
-    [0, 1].
-    """
+    """Expected number of open gates, Eq. (10), as a share of the real tokens: (B,) in [0, 1]."""
     # Eq. (10)
     expected_open = (open_probability(log_alpha) * keep).sum(-1)
     # D2: the released code's scale, on which lambda in (0, 1.5] makes sense.
@@ -113,8 +109,7 @@ def dense_memory(states: Tensor, keep: Tensor) -> Memory:
 
 
 def compress(states: Tensor, gates: Tensor, keep: Tensor) -> Memory:
-    """Algorithm 1, lines 1-4, for a ragged batch: keep the open states in order, put one dummy for
-    all pruned ones.
+    """Algorithm 1, lines 1-4: the open states in order, and one dummy for all pruned ones.
 
     Attention over the result equals attention over `dense_memory(states, keep)` exactly (Algorithm
     1, lines 5-8: a softmax with counts is a softmax of logits plus log counts), because every
@@ -130,14 +125,13 @@ def compress(states: Tensor, gates: Tensor, keep: Tensor) -> Memory:
     lengths = retained.sum(-1)  # (B,)
     order = torch.argsort(~retained, dim=-1, stable=True)[:, : int(lengths.max())]  # (B, R)
     states = states.gather(1, order.unsqueeze(-1).expand(-1, -1, states.size(-1)))  # (B, R, D)
-    # (B, R)
-    log_counts = (torch.arange(order.size(1), device=order.device) < lengths.unsqueeze(-1)).log()
+    places = torch.arange(order.size(1), device=order.device)  # (R,)
+    log_counts = (places < lengths.unsqueeze(-1)).log()  # (B, R)
     # Algorithm 1, line 3: c = N - N'.  Padding is not in N.
     pruned = keep.sum(-1) - lengths  # (B,)
     if not pruned.any():  # D11: nothing to stand for
         return Memory(states, log_counts)
-    # Algorithm 1, line 4: prepend the zero vector with count c; log 0 = -inf hides it in rows that
-    # pruned nothing.
+    # Algorithm 1, line 4: the zero vector in front; log 0 = -inf hides it where none is pruned.
     dummy = states.new_zeros(states.size(0), 1, states.size(-1))
     return Memory(
         torch.cat([dummy, states], 1),

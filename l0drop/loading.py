@@ -10,8 +10,9 @@ from tokenizers import Tokenizer
 
 from shared.run import load_weights, read_config
 
-from .config import TrainConfig
-from .model import ModelConfig, Transformer
+from .config import LENGTH_PENALTY, TrainConfig
+from .model import BOS, EOS, PAD, Encoding, ModelConfig, Transformer
+from .search import generate
 from .text import Batch, Item, collate, encode_examples, train_tokenizer
 
 FEW = 10_000  # pairs, below which a model from scratch seldom learns to read
@@ -29,19 +30,27 @@ class Run(NamedTuple):
 
     def encode(self, examples: Sequence) -> list[Item]:
         """Examples as token ids, cut to size."""
-        return encode_examples(
-            examples, self.tokenizer, self.config.max_source, self.config.max_target
-        )
+        sizes = self.config.max_source, self.config.max_target
+        return encode_examples(examples, self.tokenizer, *sizes)
 
     def collate(self, items: Sequence[Item]) -> Batch:
         """A batch on the model's device."""
         return collate(items, next(self.model.parameters()).device)
 
+    def decode(self, items: Sequence[Item], **search) -> tuple[list[str], Encoding]:
+        """The output of each item, on one line, and the encoding; `search`: see `generate`."""
+        search = {"length_penalty": LENGTH_PENALTY[self.config.units]} | search
+        hypotheses, encoding, _ = generate(self.model, self.collate(items).source, **search)
+        texts = []
+        for tokens in hypotheses.tokens.tolist():
+            words = [token for token in tokens if token not in (PAD, BOS, EOS)]
+            texts.append(" ".join(self.tokenizer.decode(words).split()))
+        return texts, encoding
+
     def write_files(self, folder: Path) -> None:
         """Write what `load_run` reads beside the weights."""
-        start = {"first_step": self.first_step}
         (folder / "tokenizer.json").write_text(self.tokenizer.to_str(), encoding="utf-8")
-        (folder / "start.json").write_text(json.dumps(start))
+        (folder / "start.json").write_text(json.dumps({"first_step": self.first_step}))
         (folder / "config.json").write_text(json.dumps(asdict(self.config), indent=1))
 
 

@@ -1,5 +1,4 @@
-"""The idea is in gates.py; this is the Transformer around it (Zhang, Titov & Sennrich 2021,
-Sections 3-4).
+"""The idea is in gates.py; this is the Transformer around it (Sections 3 and 4).
 
 B source sentences, W beams of each, S source tokens, R retained rows of the memory, T target
 tokens, H heads, D model width, K = D / H head width, V vocabulary; PAPER.md has the symbols. A
@@ -19,7 +18,9 @@ PAD, BOS, EOS, UNK = 0, 1, 2, 3  # token ids; BOS starts every target
 IGNORED = -100  # what stands after the end of a target
 POSITIONS = 4096  # longest source or target; sinusoids, so this costs no parameters
 
-Size, Share = Annotated[int, (1, 10**6)], Annotated[float, (0, 1)]  # the second part is the range
+# The second part is the range.
+Size = Annotated[int, (1, 10**6)]
+Share = Annotated[float, (0, 1)]
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,7 @@ class ModelConfig:
 
 
 class Attention(nn.Module):
-    """Multi-head dot-product attention, Eq. (1), in two steps so that keys and values can be
-    kept.
-    """
+    """Multi-head attention, Eq. (1), in two steps, so that keys and values can be kept."""
 
     def __init__(self, width: int, heads: int, dropout: float):
         super().__init__()
@@ -66,13 +65,11 @@ class Attention(nn.Module):
         return self.split_heads(self.key(memory)), self.split_heads(self.value(memory))
 
     def weights(self, queries: Tensor, keys: Tensor, bias: Tensor | None) -> Tensor:
-        """Attention weights (B, H, T, S) of queries (B, H, T, K); `bias` is added to the logits (B,
-        H, T, S).
-        """
+        """Weights (B, H, T, S) of queries (B, H, T, K); `bias` is added to the logits."""
         # Eq. (1): SM(Q K^T / sqrt(d)).
         logits = queries @ keys.transpose(-1, -2) / keys.size(-1) ** 0.5
         # Algorithm 1, lines 6-8: c exp(e) / sum(c exp(e)) is a softmax of e + log c, and log c is
-        # in the bias. a bias is float32
+        # in the bias, which is float32.
         return (logits if bias is None else logits + bias).softmax(-1).to(keys.dtype)
 
     def forward(self, x: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
@@ -80,40 +77,34 @@ class Attention(nn.Module):
         # Eq. (1): Q = H W_q.  Algorithm 1, line 5: q.
         queries = self.split_heads(self.query(x))  # (B, H, T, K)
         if self.training:
+            weights = F.dropout(self.weights(queries, keys, bias), self.dropout)  # (B, H, T, S)
             # Eq. (1): SM(Q K^T / sqrt(d)) V.
-            # (B, H, T, K)
-            attended = F.dropout(self.weights(queries, keys, bias), self.dropout) @ values
+            attended = weights @ values  # (B, H, T, K)
         else:
             attended = fused_attention(queries, keys, values, bias)
         return self.output(attended.transpose(1, 2).flatten(2))
 
 
 def fused_attention(queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
-    """`Attention.weights(queries, keys, bias) @ values` in one call: half the time to decode 2,048
-    tokens.
-    """
+    """`Attention.weights(...) @ values` in one call: half the time to decode 2,048 tokens."""
     bias = None if bias is None else bias.to(queries.dtype)  # D18: in bfloat16 this rounds log c
     return F.scaled_dot_product_attention(queries, keys, values, bias)
 
 
-# keys and values (B*W, H, T', K) of the target so far, of one decoder layer
+# Keys and values (B*W, H, T', K) of the target so far, of one decoder layer.
 Past = tuple[Tensor, Tensor]
 
 
 class Projected(NamedTuple):
-    """A memory as one decoder layer sees it, computed once per source: keys, values (B, H, R,
-    K).
-    """
+    """A memory as one decoder layer sees it, computed once per source."""
 
-    keys: Tensor
-    values: Tensor
+    keys: Tensor  # (B, H, R, K)
+    values: Tensor  # (B, H, R, K)
     log_counts: Tensor  # (B, 1, 1, R)
 
 
 class EncoderLayer(nn.Module):
-    """One layer of Eq. (2), each sublayer in a residual connection followed by layer normalisation
-    (footnote 3).
-    """
+    """One layer of Eq. (2); a residual sum and a layer norm follow each sublayer (footnote 3)."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -161,17 +152,13 @@ class DecoderLayer(nn.Module):
         y = self.norms[0](y + self.dropout(self.self_attention(y, keys, values, causal)))
         # The W beams of a source read its one copy of keys and values together, as W*T queries.
         together = y.reshape(memory.keys.size(0), -1, y.size(-1))  # (B, W*T, D)
-        attended = self.cross_attention(
-            together, memory.keys, memory.values, memory.log_counts
-        ).view_as(y)
+        attended = self.cross_attention(together, *memory).view_as(y)
         y = self.norms[1](y + self.dropout(attended))
         return self.norms[2](y + self.dropout(self.feed_forward(y))), (keys, values)
 
 
 class Encoding(NamedTuple):
-    """What `Transformer.encode` returns; the lists have one entry per L0Drop layer, the last is the
-    output's.
-    """
+    """What `Transformer.encode` returns; the lists have an entry per L0Drop layer, in order."""
 
     states: Tensor  # (B, S, D), gated
     keep: Tensor  # (B, S)
@@ -205,8 +192,9 @@ class Transformer(nn.Module):
         self.l0drop = nn.ModuleList(L0Drop(config.width, start=config.gate_start) for _ in layers)
 
     def embed(self, tokens: Tensor, start: int = 0) -> Tensor:
-        """Embeddings times sqrt(D) plus positions: (B, T) -> (B, T, D); raises ValueError beyond
-        the position table.
+        """Embeddings times sqrt(D) plus positions: (B, T) -> (B, T, D).
+
+        ValueError: more tokens than positions.
         """
         end = start + tokens.size(1)
         if end > POSITIONS:
@@ -214,14 +202,11 @@ class Transformer(nn.Module):
                 f"a sequence of {end} tokens does not fit the position table of {POSITIONS}: "
                 f"truncate it"
             )
-        return self.dropout(
-            self.embedding(tokens) * self.config.width**0.5 + self.position_table[start:end]
-        )
+        scaled = self.embedding(tokens) * self.config.width**0.5
+        return self.dropout(scaled + self.position_table[start:end])
 
     def encode(self, source: Tensor, hold_open: bool = False) -> Encoding:
-        """Encode and gate (B, S) token ids that end in EOS, padded with PAD; `hold_open` sets all
-        gates to 1 (D19).
-        """
+        """Encode and gate (B, S) token ids; `hold_open` sets all gates to 1 (D19, D20)."""
         keep = source != PAD  # (B, S)
         bias = keep.log()[:, None, None]  # (B, 1, 1, S), 0 or -inf
         states = self.embed(source)  # X^0
@@ -239,9 +224,7 @@ class Transformer(nn.Module):
         return Encoding(states, keep, gates, log_alpha)
 
     def dense(self, encoding: Encoding) -> Memory:
-        """What the decoder attends to, every row: closed states are zeros that can still be
-        attended to.
-        """
+        """What the decoder attends to: all states, of which closed ones are zeros."""
         keep = encoding.keep
         if self.training and encoding.gates and self.config.mask_closed_in_training:
             is_open = (encoding.gates[-1] != 0) & keep  # D4
@@ -262,9 +245,7 @@ class Transformer(nn.Module):
         log_counts = memory.log_counts[:, None, None]  # (B, 1, 1, R)
         pairs = (layer.cross_attention.project(memory.states) for layer in self.decoder)
         # The steps of a search read contiguous tensors faster.
-        return [
-            Projected(keys.contiguous(), values.contiguous(), log_counts) for keys, values in pairs
-        ]
+        return [Projected(k.contiguous(), v.contiguous(), log_counts) for k, v in pairs]
 
     def decode(
         self, target: Tensor, memory: list[Projected], past: list[Past] | None = None
@@ -277,35 +258,30 @@ class Transformer(nn.Module):
                 source are adjacent.
             past: what the last call returned, one entry per layer.
         """
-        start, length, causal = past[0][0].size(2) if past else 0, target.size(1), None
+        start = past[0][0].size(2) if past else 0
+        length = target.size(1)
+        causal = None
         if length > 1:  # one token at a time sees all its past
-            causal = torch.full((length, start + length), -torch.inf, device=target.device).triu(
-                start + 1
-            )
+            infinite = torch.full((length, start + length), -torch.inf, device=target.device)
+            causal = infinite.triu(start + 1)  # (T, T' + T)
         y = self.embed(target, start)  # Y^0
         # Eq. (3): Y^L = Decoder(Y^0, X^L).
         longer = []
-        for layer, layer_past, layer_memory in zip(
-            self.decoder, past or [None] * len(memory), memory, strict=True
-        ):
-            y, with_own = layer(y, causal, layer_past, layer_memory)
+        for number, layer in enumerate(self.decoder):
+            y, with_own = layer(y, causal, past[number] if past else None, memory[number])
             longer.append(with_own)
         return F.linear(y, self.embedding.weight), longer  # tied
 
     def forward(
         self, source: Tensor, target_input: Tensor, hold_open: bool = False
     ) -> tuple[Tensor, Encoding]:
-        """Teacher forcing: (B, S) source and (B, T) target inputs (BOS first) -> (B, T, V) logits
-        and the encoding.
-        """
+        """Teacher forcing: source (B, S), target inputs (B, T), BOS first -> logits (B, T, V)."""
         encoding = self.encode(source, hold_open)
         return self.decode(target_input, self.project(self.dense(encoding)))[0], encoding
 
 
 def sinusoids(length: int, width: int) -> Tensor:
-    """(length, width) positions: a block of sines then a block of cosines (released code; not
-    interleaved).
-    """
+    """Positions (length, width): the sines, then the cosines, not interleaved (released code)."""
     rates = 10_000 ** -(torch.arange(0, width, 2) / width)  # (D/2,)
     angles = torch.arange(length).unsqueeze(-1) * rates  # (length, D/2)
     return torch.cat([angles.sin(), angles.cos()], -1)
@@ -324,12 +300,13 @@ def translation_loss(logits: Tensor, target: Tensor, smoothing: float = 0.1) -> 
 
 
 def objective(logits: Tensor, target: Tensor, encoding: Encoding, l0_weight: float) -> Tensor:
-    """The bound of Eq. (12) with one gate sample, per sentence (B,).  `l0_weight` is the paper's
-    lambda >= 0.
+    """The bound of Eq. (12) with one gate sample, per sentence (B,).
+
+    Args:
+        l0_weight: the paper's lambda.
     """
     mle = translation_loss(logits, target)
     # D10: several layers' L0 terms add up; a baseline has none.
     sparsity = sum(l0_penalty(log_alpha, encoding.keep) for log_alpha in encoding.log_alpha)
-    # Eq. (12), whose expectation over the gates is estimated with the one sample that the forward
-    # pass drew.
+    # Eq. (12): the one sample that the forward pass drew stands for the expectation over gates.
     return mle + l0_weight * sparsity

@@ -20,10 +20,8 @@ from shared.rouge import Tokenize, Words
 from shared.run import find_device, one_line_errors, read_flags
 from shared.score import system_name, write_outputs
 
-from .config import LENGTH_PENALTY, Length, Positive
+from .config import Length, Positive
 from .loading import Run, load_run
-from .model import BOS, EOS, PAD
-from .search import generate
 
 WINDOW = 512  # documents that are sorted by length, so that a batch has hardly any padding
 
@@ -60,8 +58,7 @@ class Options:
 def predict(
     run: Run, examples: Sequence[Example], batch_size: int = 32, **search
 ) -> Iterator[dict]:
-    """Decode documents and yield a `row` of each, in their order; `search`: see `generate`."""
-    search = {"length_penalty": LENGTH_PENALTY[run.config.units]} | search
+    """Decode documents and yield a `row` of each, in order; `search`: see `Run.decode`."""
     for start in range(0, len(examples), WINDOW):
         window = examples[start : start + WINDOW]
         items = run.encode(window)
@@ -69,22 +66,14 @@ def predict(
         rows = {}
         for first in range(0, len(items), batch_size):
             places = order[first : first + batch_size]
-            source = run.collate([items[place] for place in places]).source
-            hypotheses, encoding, _ = generate(run.model, source, **search)
+            texts, encoding = run.decode([items[place] for place in places], **search)
             layers = encoding.gates or [encoding.keep]  # a baseline prunes nothing
             for number, place in enumerate(places):
-                text = decode(run, hypotheses.tokens[number].tolist())
                 length = len(items[place].source)
                 closed = [gates[number, :length] == 0 for gates in layers]
-                rows[place] = row(run, window[place], text, closed, items[place].was_cut)
+                rows[place] = row(run, window[place], texts[number], closed, items[place].was_cut)
         for place in range(len(window)):
             yield rows[place]
-
-
-def decode(run: Run, tokens: list[int]) -> str:
-    """The text of an output, on one line."""
-    text = run.tokenizer.decode([token for token in tokens if token not in (PAD, BOS, EOS)])
-    return " ".join(text.split())
 
 
 def row(run: Run, example: Example, text: str, closed: list[torch.Tensor], was_cut: bool) -> dict:
@@ -142,10 +131,8 @@ def metric_of(examples: Sequence[Example]) -> str:
     return "bleu" if one_string_each else "rouge"
 
 
-@one_line_errors
-def main(arguments: Sequence[str] | None = None) -> None:
-    options = read_flags(Options, arguments, __doc__)
-    run = load_run(options.run)
+def answer(options: Options, run: Run) -> None:
+    """Do what the command line asks for, with a run."""
     data = options.data or (run.config.data if options.split else "")
     examples = read(options.files, data, options.split or "test", options.limit)
     metric = metric_of(examples) if options.metric == "auto" else options.metric
@@ -154,11 +141,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         search["length_penalty"] = options.length_penalty
     if options.max_length is not None:
         search["max_length"] = options.max_length
-
     run.model.to(find_device(options.device))
     is_packed = pack(run.model)  # last: a packed model can only decode
     documents = [example for example in examples if example.document]  # a blank line stays one
     rows = predict(run, documents, options.batch_size, **search)
+    write(options, run, rows, examples, metric)
+    if is_packed:
+        print("decoded with packed weights (shared/pack.py)", file=sys.stderr)
+
+
+def write(
+    options: Options, run: Run, rows: Iterator[dict], examples: list[Example], metric: str
+) -> None:
+    """Write the rows of all examples, and the table of scores if there are references."""
     if options.show_pruned:
         rows = (
             values | {"line": f"source: {values['source']}\noutput: {values['prediction']}"}
@@ -175,8 +170,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         words=options.words,
         tokenize=options.tokenize,
     )
-    if is_packed:
-        print("decoded with packed weights (shared/pack.py)", file=sys.stderr)
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = read_flags(Options, arguments, __doc__)
+    answer(options, load_run(options.run))
 
 
 if __name__ == "__main__":

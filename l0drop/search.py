@@ -15,12 +15,10 @@ from .model import BOS, EOS, PAD, POSITIONS, Encoding, Projected, Transformer
 
 
 class Hypotheses(NamedTuple):
-    """Best output of each source: tokens (B, T) with EOS, padded with PAD; scores (B,)
-    length-normalised log p.
-    """
+    """The best output of each source."""
 
-    tokens: Tensor
-    scores: Tensor
+    tokens: Tensor  # (B, T) with EOS, padded with PAD
+    scores: Tensor  # (B,) length-normalised log p
 
 
 def length_norm(length: Tensor | int, alpha: float) -> Tensor | float:
@@ -53,36 +51,35 @@ def beam_search(
         length_penalty: alpha >= 0 (Appendix A: 0.6; Section 5: 1.0 for characters).
         min_length: least tokens of an output, EOS included (benchmarks fix the length with it).
     """
-    if min_length > (least := int(limits.min())):
+    least = int(limits.min())
+    if min_length > least:
         raise ValueError(
             f"min_length is {min_length}, the longest output of a source {least}: lower it"
         )
-    longest, device, sources = int(limits.max()), limits.device, limits.size(0)
+    longest = int(limits.max())
+    sources = limits.size(0)
+    device = limits.device
     source_index = torch.arange(sources, device=device)
     tokens = torch.full((sources, beam, 1), BOS, device=device)  # (B, W, t)
-    # (B, W) sums of log-probabilities
-    scores = torch.full((sources, beam), -torch.inf, device=device)
+    scores = torch.full((sources, beam), -torch.inf, device=device)  # (B, W) sums of log p
     scores[:, 0] = 0  # the W empty hypotheses are the same one: it counts once
     best_tokens = torch.full((sources, longest), PAD, device=device)
     best_scores = torch.full((sources,), -torch.inf, device=device)
     past = None
     for length in range(1, longest + 1):
         logits, past = model.decode(tokens[..., -1:].flatten(0, 1), memory, past)
-        # (B, W, V)
         totals = next_token(logits, length < max(min_length, 2)).view(sources, beam, -1)
-        totals += scores.unsqueeze(-1)
+        totals += scores.unsqueeze(-1)  # (B, W, V)
         best, choice = totals.flatten(1).topk(2 * beam)  # (B, 2W)
-        # the beam continued, by what
-        origin, token = choice // logits.size(-1), choice % logits.size(-1)
+        origin = choice // logits.size(-1)  # the beam that is continued
+        token = choice % logits.size(-1)  # by what
 
         # Close: an end that is among the 2W best, or that the limit forces, ends a hypothesis. The
         # best one replaces the best finished one if it scores higher.
         ends = totals[..., EOS]  # (B, W)
         counts = (ends >= best[:, -1:]) | (length == limits).unsqueeze(-1)  # D7
-        # (B,)
-        closed, row = (
-            ends.masked_fill(~counts, -torch.inf) / length_norm(length, length_penalty)
-        ).max(-1)
+        normed = ends.masked_fill(~counts, -torch.inf) / length_norm(length, length_penalty)
+        closed, row = normed.max(-1)  # (B,)
         better = (closed > best_scores) & (length <= limits)
         best_scores = torch.where(better, closed, best_scores)
         best_tokens[better, : length - 1] = tokens[source_index, row, 1:][better]
@@ -97,7 +94,7 @@ def beam_search(
             break
         origin, token = origin.gather(1, rank), token.gather(1, rank)  # (B, W)
         tokens = torch.cat([tokens[source_index.unsqueeze(-1), origin], token.unsqueeze(-1)], -1)
-        # (B*W,) origin among all rows of the batch
+        # The origin among all rows of the batch: (B*W,).
         rows = (source_index.unsqueeze(-1) * beam + origin).flatten()
         past = [(keys.index_select(0, rows), values.index_select(0, rows)) for keys, values in past]
     return Hypotheses(best_tokens[:, :length], best_scores)
@@ -143,6 +140,5 @@ def generate(
     encoding = model.encode(source)
     memory = model.pruned(encoding) if prune else model.dense(encoding)
     limits = (encoding.keep.sum(-1) + extra_length).clamp(max=min(max_length, POSITIONS))
-    return Generation(
-        beam_search(model, model.project(memory), limits, **search), encoding, memory.states.size(1)
-    )
+    hypotheses = beam_search(model, model.project(memory), limits, **search)
+    return Generation(hypotheses, encoding, memory.states.size(1))

@@ -17,30 +17,23 @@ CHUNK = 1000  # examples that are tokenised at a time
 
 
 def train_tokenizer(texts: Iterable[str], units: str, vocabulary: int) -> Tokenizer:
-    """Joint byte-pair encoding of words with their leading blank; "char" is the same without any
-    merge.
+    """Joint byte-pair encoding of words with their leading blank; "char": without any merge.
 
     A word ends after 1,000 characters: the time of merging grows with the square of its length.
     """
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.normalizer = normalizers.NFC()
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Metaspace(),
-            pre_tokenizers.Split(Regex(r"▁?(?:\w{1,1000}|[^\w▁])"), "isolated"),
-        ]
-    )
+    words = pre_tokenizers.Split(Regex(r"▁?(?:\w{1,1000}|[^\w▁])"), "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace(), words])
     tokenizer.decoder = decoders.Metaspace()
     size = vocabulary if units == "bpe" else 0  # the alphabet is kept whatever the size
     special = ["<pad>", "<s>", "</s>", "<unk>"]  # the ids of model.py
     trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=special, show_progress=False)
     tokenizer.train_from_iterator(texts, trainer)
-    # A "<pad>" or "</s>" that stands in a text is text: of the special tokens, only <unk> is looked
-    # for there.
+    # A "<pad>" or "</s>" that stands in a text is text: only <unk> is looked for there.
     state = json.loads(tokenizer.to_str())
-    state["added_tokens"] = [
-        token for token in state["added_tokens"] if token["content"] == "<unk>"
-    ]
+    added = state["added_tokens"]
+    state["added_tokens"] = [token for token in added if token["content"] == "<unk>"]
     return Tokenizer.from_str(json.dumps(state))
 
 
@@ -50,24 +43,21 @@ class Item(NamedTuple):
     source: array  # of "i", as the target
     target: array
     was_cut: bool  # the source
-    target_was_cut: bool
 
 
 def encode_examples(
     examples: Sequence, tokenizer: Tokenizer, max_source: int, max_target: int, eos: int = EOS
 ) -> list[Item]:
-    """Token ids of `shared.data.Example`s, cut to size; `eos`, which is counted, ends every
-    text.
-    """
+    """Token ids of `shared.data.Example`s, cut to size; `eos`, which counts, ends every text."""
     items = []
     for start in tqdm(range(0, len(examples), CHUNK), desc="tokenising", leave=False, disable=None):
         chunk = examples[start : start + CHUNK]
         sources = tokenizer.encode_batch([example.source for example in chunk])
         targets = tokenizer.encode_batch([example.target for example in chunk])
         for source, target in zip(sources, targets, strict=True):
-            cut = len(source.ids) >= max_source, len(target.ids) >= max_target
             source_ids = array("i", [*source.ids[: max_source - 1], eos])
-            items.append(Item(source_ids, array("i", [*target.ids[: max_target - 1], eos]), *cut))
+            target_ids = array("i", [*target.ids[: max_target - 1], eos])
+            items.append(Item(source_ids, target_ids, len(source.ids) >= max_source))
     return items
 
 

@@ -75,6 +75,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
 
     # Appendix A: Adam, beta1 = 0.9, beta2 = 0.98; released code: eps 1e-8. The loop sets the rate.
     optimizer = torch.optim.Adam(run.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-8)
+    # `model` is `run.model` as accelerate wraps it.
     model, optimizer = accelerator.prepare(run.model, optimizer)
     items = run.encode(examples)
     validation = run.encode(validation_examples)
@@ -87,7 +88,8 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     if cut and is_main:
         print(f"{cut} of {len(items)} sources are cut to --max-source {config.max_source}")
 
-    # A checkpoint saves this beside weights, optimizer and random states.
+    # A checkpoint saves these beside weights, optimizer and random states. D20: `dual` sets lambda
+    # where --l0-weight does not.
     dual = SparsityControl(config.target_sparsity, held_open(config))
     progress = {"data": fingerprint(examples), "log": []}
     done = 0
@@ -109,6 +111,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     bar = tqdm(total=config.steps, initial=done, disable=None if is_main else True)
     for step in range(done, config.steps):
         run.model.train()
+        # D19, D20: gates are held open in the first steps (of a baseline all: its lambda is 0).
         hold_open = step < dual.open_until
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(run.first_step + step + 1, run.model.width, config)
@@ -116,9 +119,10 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
             batch = next(endless)
             with accelerator.accumulate(model):
                 logits, encoding = model(batch.source, batch.target_input, hold_open)
+                # The share pruned, in all processes: each follows with the same lambda.
                 pruned = accelerator.reduce(sparsity(encoding), "mean").item()
                 if hold_open or config.l0_weight:
-                    lambda_ = l0_weight(step, config)
+                    lambda_ = l0_weight(step, config)  # 0 while gates are held open
                 else:
                     lambda_ = dual.follow(pruned)  # D20
                 # Eq. (12), mean over the sentences of a micro-batch (D14).
@@ -155,6 +159,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     save_file(mean, out / "model.safetensors")
     run.model.load_state_dict(mean)
     report(run, validation, out)
+    print(f"next: python -m {__package__}.predict {out} FILE.txt")
 
 
 def lengths(items: Sequence[Item]) -> list[tuple[int, int]]:
@@ -190,10 +195,8 @@ def validate(run: Run, items: Sequence[Item], hold_open: bool = False) -> dict[s
 
 def report(run: Run, validation: list[Item], out: Path) -> None:
     """Print the validation loss, and what it is where each target stands beside another source."""
-    others = validation[1:] + validation[:1]
-    exchanged = [
-        item._replace(source=other.source) for item, other in zip(validation, others, strict=True)
-    ]
+    pairs = zip(validation, validation[1:] + validation[:1], strict=True)
+    exchanged = [item._replace(source=other.source) for item, other in pairs]
     row = validate(run, validation)
     exchanged_loss = validate(run, exchanged)["validation_loss"]
     print(
@@ -207,7 +210,6 @@ def report(run: Run, validation: list[Item], out: Path) -> None:
                 "all gates are open, or all are closed: leave --l0-weight out, so that lambda "
                 "follows --target-sparsity, or train with more --steps"
             )
-    print(f"next: python -m {__package__}.predict {out} FILE.txt")
 
 
 @one_line_errors

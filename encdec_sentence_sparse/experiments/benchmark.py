@@ -58,7 +58,6 @@ class Options:
     precision: Literal[tuple(DTYPES)] = "float32"  # Of the weights and of all that is computed.
     threads: Count = 1  # Of the CPU; with 1 CPU seconds count, else those of the wall's clock.
     repeats: Count = 5  # Rounds.
-    lengths: tuple[Count, ...] = (800, 2000, 4000)  # Documents in tokens, of these.
     quick: bool = False  # A tiny model, a short text, two rounds: does it run?
 
 
@@ -140,7 +139,7 @@ def main(arguments=None) -> None:
     device = find_device(options.device)
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    chosen = [sizes for sizes in LENGTHS if sizes.length in options.lengths]
+    chosen = LENGTHS
     if options.quick:
         chosen, options.repeats = QUICK, 2
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

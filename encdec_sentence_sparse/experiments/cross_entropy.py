@@ -46,18 +46,14 @@ def main(r: int, split: str, limit: int, runs: tuple[Path, ...]) -> None:
     """R SPLIT LIMIT RUN ...: print a row for each run, choice of R sentences and document."""
     for path in runs:
         run = load_run(path)
-        examples, seed = load(run.config.data, split, limit), run.config.seed
+        seed = run.config.seed
+        examples = load(run.config.data, split, limit)
         for system, selection in systems(run, r):
-            more = {
-                "system": f"{system_name(path.name, seed)}.{system}",
-                "seed": seed,
-                "prediction": "",
-            }
-            for example, value in zip(
-                examples, cross_entropies(run, examples, selection), strict=True
-            ):
+            name = f"{system_name(path.name, seed)}.{system}"
+            values = cross_entropies(run, examples, selection)
+            for example, value in zip(examples, values, strict=True):
                 row = {"id": example.id, "references": example.references, "cross_entropy": value}
-                write_jsonl(sys.stdout, [row | more])
+                write_jsonl(sys.stdout, [row | {"system": name, "seed": seed, "prediction": ""}])
 
 
 if __name__ == "__main__":

@@ -49,23 +49,16 @@ def over_r(scores: dict[str, np.ndarray], shown: dict, title: str, ylabel: str, 
     """Curves over r of systems RUN.MODE.rR: means over seeds, bars from least to largest."""
     figure, axes = one_panel(title, "r: sentences that a step attends to", ylabel)
     places = sorted({int(name.rpartition(".r")[2]) for name in scores if ".r" in name})
-    # not every corpus has all
-    for system in (system for system in shown if f"{system}.r{places[0]}" in scores):
-        label, colour = shown[system]
-        values = np.stack(
-            [scores[f"{system}.r{r}"] - (scores[f"{minus}.r{r}"] if minus else 0) for r in places]
-        )
-        bars = values.mean(1) - values.min(1), values.max(1) - values.mean(1)
-        axes.errorbar(
-            places,
-            values.mean(1),
-            bars,
-            fmt="o-",
-            color=colour,
-            markersize=4,
-            capsize=3,
-            label=label,
-        )
+    style = dict(fmt="o-", markersize=4, capsize=3)
+    for system, (label, colour) in shown.items():
+        if f"{system}.r{places[0]}" not in scores:  # not every corpus has all
+            continue
+        values = np.stack([scores[f"{system}.r{r}"] for r in places])  # (r, seeds)
+        if minus:
+            values = values - np.stack([scores[f"{minus}.r{r}"] for r in places])
+        mean = values.mean(1)
+        bars = mean - values.min(1), values.max(1) - mean
+        axes.errorbar(places, mean, bars, color=colour, label=label, **style)
     if not minus:
         axes.axhline(scores["base.full"].mean(), color="gray", linestyle=":", label="all sentences")
     axes.set_xticks(places)
@@ -76,12 +69,11 @@ def over_r(scores: dict[str, np.ndarray], shown: dict, title: str, ylabel: str, 
 def figure_1(curves: list[dict]):
     """Figure 1: the share of attention that the r most salient sentences hold, run by run."""
     title = "Figure 1: attention is spread over sentences, until a loss makes it sparse"
-    figure, axes = one_panel(
-        title, "r: the most salient sentences", "share of the attention (mean over layers, steps)"
-    )
+    y = "share of the attention (mean over layers, steps)"
+    figure, axes = one_panel(title, "r: the most salient sentences", y)
     for place, name in enumerate(dict.fromkeys(row["run"] for row in curves)):
         shares = [float(row["share"]) for row in curves if row["run"] == name]
-        # broad: it hides none, and none hides it
+        # The first one is broad: it hides none, and none hides it.
         style = {} if place else dict(color="black", linewidth=5, alpha=0.3)
         label = name.replace("gamma-", "gamma ") if place else "vanilla (gamma 0)"
         axes.plot(range(1, 1 + len(shares)), shares, label=label, **style)
@@ -99,18 +91,14 @@ def draw_map(attention: np.ndarray, written: list[str], sentence_ids: Sequence[i
     figure = Figure((10, max(5, 0.16 * len(words))), layout="constrained")
     figure.suptitle("All sentences get some attention; those that hold the fact get most")
     starts = np.unique(sentence_ids, return_index=True)[1]
-    maps, panels = (attention, np.add.reduceat(attention, starts, 1)), figure.subplots(1, 2)
-    scale = PowerNorm(0.5, 0, maps[1].max())  # one for both
-    for axes, weights, kind in zip(panels, maps, ("token", "sentence"), strict=True):
-        image = axes.imshow(
-            weights, aspect="auto", cmap="Blues", norm=scale, interpolation="nearest"
-        )
-        axes.set(
-            xlabel=f"{kind} of the source",
-            ylabel="step",
-            yticks=range(len(words)),
-            yticklabels=words,
-        )
+    maps = {"token": attention, "sentence": np.add.reduceat(attention, starts, 1)}
+    panels = figure.subplots(1, 2)
+    scale = PowerNorm(0.5, 0, maps["sentence"].max())  # one for both
+    style = dict(aspect="auto", cmap="Blues", norm=scale, interpolation="nearest")
+    for axes, (kind, weights) in zip(panels, maps.items(), strict=True):
+        image = axes.imshow(weights, **style)
+        axes.set(xlabel=f"{kind} of the source", ylabel="step")
+        axes.set_yticks(range(len(words)), words)
     figure.colorbar(image, ax=panels, label="attention (root scale)")
     for start in starts[1:]:
         panels[0].axvline(start - 0.5, color="gray", linewidth=0.4)
@@ -135,9 +123,8 @@ def growth(rows: list[dict]):
     for end, (label, colour) in SIDES.items():
         points = []
         for length in lengths:
-            sides = [
-                row for row in rows if int(row["length"]) == length and row["side"].endswith(end)
-            ]
+            own = [row for row in rows if int(row["length"]) == length]
+            sides = [row for row in own if row["side"].endswith(end)]
             first = min(sides, key=lambda row: int("0" + "".join(filter(str.isdigit, row["side"]))))
             points.append([float(first[f"x shared_{name}"]) for name in ("median", "low", "high")])
         median, low, high = np.array(points).T
@@ -162,17 +149,17 @@ def main(
     if curves:
         figure_1(read_csv(curves)).savefig(out / "figure_1.png", dpi=150)
     if scores:
-        rows = [row for row in read_csv(scores) if row["metric"] == "rouge1" and not row["minus"]]
-        # a number per seed
-        rouge = {row["system"]: np.array(row["seeds"].split(), dtype=float) for row in rows}
+        rouge = {}  # of each system a number per seed
+        for row in read_csv(scores):
+            if row["metric"] == "rouge1" and not row["minus"]:
+                rouge[row["system"]] = np.array(row["seeds"].split(), dtype=float)
         title = "Figure 2: how many sentences are enough depends on which"
         over_r(rouge, CHOICES, title, "ROUGE-1").savefig(out / "figure_2.png", dpi=150)
         if "apx-r2.approx.r2" in rouge:  # runs with other r in training
             title = "Figure 4: at small r training with a small r helps most seeds"
-            figure_4 = over_r(
-                rouge, TRAINED, title, "ROUGE-1 minus r 5 in training", minus="apx.approx"
-            )
-            figure_4.savefig(out / "figure_4.png", dpi=150)
+            y = "ROUGE-1 minus r 5 in training"
+            figure = over_r(rouge, TRAINED, title, y, minus="apx.approx")
+            figure.savefig(out / "figure_4.png", dpi=150)
 
 
 if __name__ == "__main__":

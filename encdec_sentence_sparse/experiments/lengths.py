@@ -19,28 +19,20 @@ def lengths(run: Run, examples: list[Example]) -> dict[str, float]:
     D28: tokens of the run's tokenizer without `<s>` and `</s>`; nothing is cut, and `</s>` is no
     sentence here.
     """
-    texts = [example.source for example in examples], [example.target for example in examples]
-    n, m = (
-        mean(len(ids) - 2 for ids in run.tokenizer(part, verbose=False)["input_ids"])
-        for part in texts
-    )
-    return {
-        "N": n,
-        "N1": mean(len(example.document) for example in in_sentences(examples)),
-        "M": m,
-        "N/M": n / m,
-    }
+
+    def mean_length(texts: list[str]) -> float:
+        return mean(len(ids) - 2 for ids in run.tokenizer(texts, verbose=False)["input_ids"])
+
+    n = mean_length([example.source for example in examples])
+    m = mean_length([example.target for example in examples])
+    sentences = mean(len(example.document) for example in in_sentences(examples))
+    return {"N": n, "N1": sentences, "M": m, "N/M": n / m}
 
 
 def main(run: str, data: str) -> None:
     """RUN DATA: print a row of Table 4, a corpus in the tokens of a run or a BART."""
-    print(
-        data,
-        *(
-            f"{name} {value:.1f}"
-            for name, value in lengths(load_run_or_bart(run), load(data)).items()
-        ),
-    )
+    row = lengths(load_run_or_bart(run), load(data))
+    print(data, *(f"{name} {value:.1f}" for name, value in row.items()))
 
 
 if __name__ == "__main__":

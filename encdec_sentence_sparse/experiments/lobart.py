@@ -63,12 +63,10 @@ class LocalAttention(nn.Module):
         Args:
             attention_mask: (B, 1, S, S), True (or, as a mask to add, 0) = token; None = no padding.
         """
-        projections, dropout = (
-            (self.q_proj, self.k_proj, self.v_proj),
-            self.dropout if self.training else 0.0,
-        )
+        projections = self.q_proj, self.k_proj, self.v_proj
         split = (f(hidden_states).unflatten(-1, (self.num_heads, -1)) for f in projections)
         queries, keys, values = (x.transpose(1, 2) for x in split)  # (B, H, S, K)
+        dropout = self.dropout if self.training else 0.0
         positions = torch.arange(hidden_states.size(1), device=hidden_states.device)
         contexts = []
         for start in range(0, len(positions), self.reach):
@@ -77,9 +75,9 @@ class LocalAttention(nn.Module):
             distance = (positions[rows].unsqueeze(1) - positions[seen]).abs()
             keep = distance <= self.reach  # (rows, seen)
             if attention_mask is not None:
-                mask = attention_mask[..., rows, seen]
-                # (B, 1, rows, seen)
-                keep = keep & (mask if mask.dtype == torch.bool else mask == 0) | (distance == 0)
+                mask = attention_mask[..., rows, seen]  # (B, 1, rows, seen)
+                is_token = mask if mask.dtype == torch.bool else mask == 0
+                keep = keep & is_token | (distance == 0)
             parts = queries[:, :, rows], keys[:, :, seen], values[:, :, seen]
             contexts.append(F.scaled_dot_product_attention(*parts, keep, dropout))
         return self.out_proj(torch.cat(contexts, 2).transpose(1, 2).flatten(2)), None

@@ -24,10 +24,9 @@ def read_again(run: Run, item: Item, **source) -> tuple[torch.Tensor, list[int]]
     """Saliency while a document's best summary is written, (layers, H, T, N), and its tokens."""
     [tokens] = decode(run, [item])
     record = []
-    target = torch.tensor([tokens], device=run.model.device)
-    run.model(
-        **run.collate([item]).source() | source, decoder_input_ids=target[:, :-1], record=record
-    )
+    target = torch.tensor([tokens[:-1]], device=run.model.device)
+    source = run.collate([item]).source() | source
+    run.model(**source, decoder_input_ids=target, record=record)
     return torch.stack([layer.exact[0] for layer in record]), tokens
 
 
@@ -42,20 +41,20 @@ def retained_attention(exact: torch.Tensor) -> np.ndarray:
 
 def retained_curve(run: Run, items: list[Item]) -> list[float]:
     """Figure 1: the mean over documents of `retained_attention`."""
-    curves = [
-        retained_attention(read_again(run, item)[0])
-        for item in tqdm(items, disable=None, leave=False)
-    ]
-    longest = max(map(len, curves))  # beyond its last sentence a document retains everything
-    return np.mean(
-        [np.pad(curve, (0, longest - len(curve)), constant_values=1.0) for curve in curves], 0
-    ).tolist()
+    curves = []
+    for item in tqdm(items, disable=None, leave=False):
+        exact, _ = read_again(run, item)
+        curves.append(retained_attention(exact))
+    # Beyond its last sentence a document retains everything.
+    shares = np.ones((len(curves), max(map(len, curves))), dtype="float32")
+    for row, curve in zip(shares, curves, strict=True):
+        row[: len(curve)] = curve
+    return shares.mean(0).tolist()
 
 
 def attention_map(run: Run, item: Item) -> tuple[np.ndarray, list[str]]:
     """Figures 5-8: (T, S) attention, mean over heads (Appendix E), D21: and layers; T's tokens."""
-    # each token its own sentence
-    words = torch.arange(len(item.ids), device=run.model.device).unsqueeze(0)
+    words = torch.arange(len(item.ids), device=run.model.device).unsqueeze(0)  # as sentences
     exact, tokens = read_again(run, item, sentence_ids=words)
     return exact.mean((0, 1)).cpu().numpy(), run.tokenizer.convert_ids_to_tokens(tokens[1:])
 
@@ -78,10 +77,9 @@ def main(
     with open_output(csv, overwrite) as file:
         for path in runs:
             run = load_run(path)
-            curve = retained_curve(run, run.encode(load(run.config.data, split, limit)))
-            rows += [
-                {"run": path.name, "r": r, "share": share} for r, share in enumerate(curve, start=1)
-            ]
+            items = run.encode(load(run.config.data, split, limit))
+            for r, share in enumerate(retained_curve(run, items), start=1):
+                rows.append({"run": path.name, "r": r, "share": share})
         write_csv(file, rows)
 
 

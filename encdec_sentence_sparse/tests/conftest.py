@@ -1,6 +1,4 @@
-"""What the tests share: one thread, no network, small random models that do something worth
-testing, finished runs.
-"""
+"""What the tests share: one thread, no network, small random models, finished runs."""
 
 import contextlib
 from pathlib import Path
@@ -11,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers import BartConfig, logging
 
-from ..model import SentenceSparseBart, add_approximator, approximator_parameters
+from ..model import SentenceSparseBart, add_approximator, approximator_parameters, bart_config
 
 torch.set_num_threads(1)
 # it was imported by now: too late for an environment variable
@@ -43,43 +41,29 @@ def unreported():
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory) -> Path:
-    """Finished runs, each from the one before where it needs one; two-0 has two micro-batches an
-    update.
-    """
+    """Finished runs, of which some begin with another; two-0: two micro-batches an update."""
     from ..train import train
     from .test_train import SMALL, replace
 
     folder = tmp_path_factory.mktemp("runs")
-    base, kl = {"init": str(folder / "base-0")}, {"init": str(folder / "kl-0")}
-    for name, values in {
-        "base": {},
-        "sparse": base | {"task": "sparse"},
-        "kl": base | {"task": "kl", "r": 2, "learning_rate": 0.01},
-        "integrated": kl
-        | {"task": "integrated", "select": "mix", "learning_rate": 3e-3, "patience": 9},
-        "two": {"accumulate": 2, "batch_size": 3},
-    }.items():
-        with without_report():
-            train(replace(SMALL, **values), folder / f"{name}-0")
+    base, kl = str(folder / "base-0"), str(folder / "kl-0")
+    configs = {
+        "base-0": SMALL,
+        "sparse-0": replace(SMALL, task="sparse", init=base),
+        "kl-0": replace(SMALL, task="kl", init=base, r=2, learning_rate=0.01),
+        "integrated-0": replace(SMALL, task="integrated", init=kl, select="mix", patience=9),
+        "two-0": replace(SMALL, accumulate=2, batch_size=3),
+    }
+    with without_report():
+        for name, config in configs.items():
+            train(config, folder / name)
     return folder
 
 
 def make_config() -> BartConfig:
     """A BART of 2 + 2 layers, 4 heads, D 16, 32 positions, whose attention is sharp."""
-    return BartConfig(
-        vocab_size=31,
-        d_model=16,
-        encoder_layers=2,
-        decoder_layers=2,
-        encoder_ffn_dim=24,
-        decoder_ffn_dim=24,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        max_position_embeddings=32,
-        init_std=0.4,
-        attention_dropout=0.1,
-        dropout=0.1,
-    )
+    more = dict(init_std=0.4, attention_dropout=0.1, dropout=0.1)
+    return bart_config(31, 16, 24, heads=4, layers=2, positions=32, **more)
 
 
 def roughen(model: nn.Module) -> nn.Module:

@@ -20,9 +20,10 @@ def word_attention(query, keys) -> np.ndarray:
 def saliency(query, keys, ids) -> np.ndarray:
     """Eq. 4, with exponentials and Z_m as printed: (N,)."""
     powers = [np.exp(query @ key / len(query) ** 0.5) for key in keys]
-    return np.array(
-        [sum(p for p, i in zip(powers, ids, strict=True) if i == n) for n in range(max(ids) + 1)]
-    ) / sum(powers)
+    sums = np.zeros(max(ids) + 1)
+    for power, n in zip(powers, ids, strict=True):
+        sums[n] += power
+    return sums / sum(powers)
 
 
 def top(scores, r) -> set[int]:
@@ -61,9 +62,7 @@ def gru_pass(words, w, suffix) -> list[np.ndarray]:
 
 
 def gru_sentence(words, w) -> np.ndarray:
-    """Eq. 10 on one sentence (J, D): the top layer's last forward and first backward state,
-    projected.
-    """
+    """Eq. 10 on one sentence (J, D): the top layer's two end states, projected."""
     gru = {name.removeprefix("gru."): value for name, value in w.items() if name.startswith("gru.")}
     for layer in (0, 1):
         forward = gru_pass(words, gru, f"l{layer}")
@@ -76,30 +75,25 @@ def approximate(asking, encoded, w, number) -> np.ndarray:
     """Eq. 7-9 for one query (D,) and the sentences (N, D): (H, N)."""
     queries = heads(linear(asking, w, "sentence_q"), number)
     keys = [heads(linear(vector, w, "sentence_k"), number) for vector in encoded]
-    return np.array(
-        [softmax([q @ key[h] / len(q) ** 0.5 for key in keys]) for h, q in enumerate(queries)]
-    )
+    logits = [[q @ key[h] / len(q) ** 0.5 for key in keys] for h, q in enumerate(queries)]
+    return np.array([softmax(row) for row in logits])
 
 
 def layer(asking, states, ids, w, number, r, mode, encoded=None, phi=None) -> np.ndarray:
-    """The output of an encoder-decoder attention for one query (D,) over one document's states (S,
-    D).
-    """
+    """The output of an attention for one query (D,) over one document's states (S, D)."""
     queries = heads(linear(asking, w, "q_proj"), number)
-    keys = np.stack([heads(linear(state, w, "k_proj"), number) for state in states])  # (S, H, K)
-    values = np.stack([heads(linear(state, w, "v_proj"), number) for state in states])
+    keys = np.stack([heads(linear(state, w, "k_proj"), number) for state in states], 1)  # (H, S, K)
+    values = np.stack([heads(linear(state, w, "v_proj"), number) for state in states], 1)
     if mode == "ideal":
-        scores = [saliency(q, keys[:, h], ids) for h, q in enumerate(queries)]
+        scores = [saliency(q, own, ids) for q, own in zip(queries, keys, strict=True)]
     elif mode == "approx":
         scores = approximate(asking, encoded, w, number)
     elif mode == "model_free":
-        scores = [
-            model_free(q / len(q) ** 0.5, keys[:, h], ids, phi) for h, q in enumerate(queries)
-        ]
+        pairs = zip(queries, keys, strict=True)
+        scores = [model_free(q / len(q) ** 0.5, own, ids, phi) for q, own in pairs]
     kept = set(ids) if mode == "full" else top(np.mean(scores, 0), r)
-    context = [
-        subset_attention(q, keys[:, h], values[:, h], ids, kept) for h, q in enumerate(queries)
-    ]
+    parts = zip(queries, keys, values, strict=True)
+    context = [subset_attention(*part, ids, kept) for part in parts]
     return linear(np.concatenate(context), w, "out_proj")
 
 

@@ -13,8 +13,6 @@ from ..model import add_approximator
 from ..selection import (
     PHI,
     Selection,
-    SentenceAttention,
-    attention_held,
     entropy,
     feature_sums,
     kl_divergence,
@@ -58,23 +56,6 @@ def layer_input() -> tuple[torch.Tensor, torch.Tensor]:
     return tuple(torch.randn(2, length, 16, dtype=torch.float64) for length in (12, 7))
 
 
-def assert_each(scores, expected) -> None:
-    """scores(queries, keys), (B, H, T, N), against expected(query, keys of its document, ids), one
-    query at a time.
-    """
-    queries, keys = torch.randn(2, 3, 4, 5).double(), torch.randn(2, 3, 12, 5).double()
-    found = scores(queries, keys)
-    for document, length in enumerate((12, 7)):
-        for head in range(3):
-            for step in range(4):
-                query, ids = queries[document, head, step].numpy(), IDS[document][:length]
-                values = expected(query, keys[document, head, :length].numpy(), ids)
-                np.testing.assert_allclose(
-                    found[document, head, step, : len(values)].numpy(), values
-                )
-                assert not found[document, head, step, len(values) :].any()
-
-
 @pytest.mark.parametrize("mode", ["full", "ideal", "approx", "model_free"])
 def test_eq2_eq3_eq4_eq6_attention_of_a_layer(attention, sentences, layer_input, mode):
     """Eq. 2 and 3, Eq. 4 and the choice of each mode, for every query of a ragged batch.
@@ -86,21 +67,12 @@ def test_eq2_eq3_eq4_eq6_attention_of_a_layer(attention, sentences, layer_input,
     output, _ = attention(asking, states, sentences, Selection(mode, r=2))
     for document, length in enumerate((12, 7)):
         ids = IDS[document][:length]
+        source = states[document, :length].numpy(), ids, w, attention.heads, 2, mode
+        maps = sentences.encoded[document, : max(ids) + 1].numpy(), NUMPY_PHI["elu"]
         for step in range(7):
-            expected = reference.layer(
-                asking[document, step].numpy(),
-                states[document, :length].numpy(),
-                ids,
-                w,
-                attention.heads,
-                2,
-                mode,
-                sentences.encoded[document, : max(ids) + 1].numpy(),
-                NUMPY_PHI["elu"],
-            )
-            np.testing.assert_allclose(
-                output[document, step].detach().numpy(), expected, atol=1e-10
-            )
+            expected = reference.layer(asking[document, step].numpy(), *source, *maps)
+            found = output[document, step].detach().numpy()
+            np.testing.assert_allclose(found, expected, atol=1e-10)
 
 
 def test_eq2_full_attention_is_barts_with_its_gradients():
@@ -108,13 +80,13 @@ def test_eq2_full_attention_is_barts_with_its_gradients():
     bart = BartForConditionalGeneration(make_config()).eval()
     bart.load_state_dict(model.state_dict())
     source, target = torch.randint(4, 31, (2, 12)), torch.randint(4, 31, (2, 5))
-    keep = torch.tensor(IDS) >= 0
-    outputs = [
-        each(input_ids=source, attention_mask=keep.long(), labels=target) for each in (bart, model)
-    ]
-    torch.testing.assert_close(outputs[1].logits, outputs[0].logits)
-    for output in outputs:
+    keep = (torch.tensor(IDS) >= 0).long()
+    logits = []
+    for each in (bart, model):
+        output = each(input_ids=source, attention_mask=keep, labels=target)
         output.loss.backward()
+        logits.append(output.logits)
+    torch.testing.assert_close(*logits)
     theirs, ours = dict(bart.named_parameters()), dict(model.named_parameters())
     assert theirs.keys() == ours.keys()
     for name in theirs:
@@ -129,17 +101,14 @@ def test_eq5_entropy():
     entropy(one_hot).backward()
     assert one_hot.grad.isfinite().all()  # D10: what is inside the logarithm is never 0
     for dtype in (torch.float16, torch.bfloat16):
-        assert entropy(one_hot.detach().to(dtype)) == pytest.approx(0, abs=1e-6)
-        assert kl_divergence(
-            one_hot.detach().to(dtype), one_hot.detach().to(dtype)
-        ) == pytest.approx(0, abs=1e-6)
+        half = one_hot.detach().to(dtype)
+        assert entropy(half) == pytest.approx(0, abs=1e-6)
+        assert kl_divergence(half, half) == pytest.approx(0, abs=1e-6)
 
 
 def test_eq6_top_r_sentences_that_exist():
-    scores, exists = (
-        torch.randn(2, 6, 5),
-        torch.tensor([[True] * 5, [True, True, True, False, False]]),
-    )
+    scores = torch.randn(2, 6, 5)
+    exists = torch.arange(5) < torch.tensor([[5], [3]])
     for r in range(1, 8):
         keep = top_r(scores, exists, r)
         for document, count in enumerate((5, 3)):
@@ -148,34 +117,19 @@ def test_eq6_top_r_sentences_that_exist():
                 assert set(keep[document, step].nonzero().flatten().tolist()) == expected
 
 
-def test_eq6_attention_that_chosen_sentences_hold():
-    """By the best two, and by those of a map that prefers the first and the last; heads averaged."""
-    # (1, H, 1, N): mean 0.2, 0.4, 0.4
-    exact = torch.tensor([[[0.1, 0.2, 0.7]], [[0.3, 0.6, 0.1]]])[None]
-    layer = SentenceAttention(exact, torch.tensor([0.3, 0.2, 0.5]).expand(1, 2, 1, 3))
-    found = attention_held(layer, torch.ones(1, 3, dtype=torch.bool), 2)
-    torch.testing.assert_close(found, torch.tensor([[[0.8, 0.6]]]))
-
-
 def test_eq7_eq8_eq9_d1_approximate_attention(attention, sentences, layer_input):
-    """D1: the heads of sentence keys are chunks of one sentence's vector, as those of words are of
-    a word's.
-    """
+    """D1: the heads of a sentence's key are chunks of its vector, as those of a word are."""
     (states, asking), record = layer_input, []
     sentences = sentences._replace(encoded=torch.randn(2, 5, 16).double())
     attention(asking, states, sentences, record=record)
     found, w = record[0].approximate, reference.weights(attention)
     for document, count in enumerate((5, 3)):
+        encoded = sentences.encoded[document, :count].numpy()
         for step in range(7):
-            expected = reference.approximate(
-                asking[document, step].numpy(),
-                sentences.encoded[document, :count].numpy(),
-                w,
-                attention.heads,
-            )
-            np.testing.assert_allclose(
-                found[document, :, step, :count].detach().numpy(), expected, atol=1e-12
-            )
+            query = asking[document, step].numpy()
+            expected = reference.approximate(query, encoded, w, attention.heads)
+            own = found[document, :, step, :count].detach().numpy()
+            np.testing.assert_allclose(own, expected, atol=1e-12)
     assert (found[1, :, :, 3:] == 0).all()
     # Eq. 7: they sum to 1
     torch.testing.assert_close(found.sum(-1), torch.ones_like(found.sum(-1)))
@@ -209,9 +163,7 @@ def test_eq15_sharpened_target(sentences):
 
 @pytest.mark.parametrize("width", [1, 4])
 def test_eq16_eq17_what_the_model_free_scores_stand_for(sentences, width):
-    """Eq. 16, normalised, is the saliency; Eq. 17 equals it for one dimension only; the scores are
-    neither.
-    """
+    """Eq. 16, normalised, is the saliency; Eq. 17 is for one dimension; the scores are neither."""
     rng, ids = np.random.default_rng(0), IDS[0]
     query, keys = rng.normal(size=width), rng.normal(size=(12, width))
     products, sums = np.zeros(5), np.zeros(5)
@@ -223,35 +175,34 @@ def test_eq16_eq17_what_the_model_free_scores_stand_for(sentences, width):
     np.testing.assert_allclose(exact, products / products.sum())
     assert np.allclose(sums, products) == (width == 1)
     kernel = feature_sums(torch.from_numpy(keys)[None, None], sentences.membership[:1], "elu")
-    scores = model_free_scores(torch.from_numpy(query)[None, None, None], kernel, "elu")[
-        0, 0, 0
-    ].numpy()
-    # an approximation, whatever the width
+    scores = model_free_scores(torch.from_numpy(query)[None, None, None], kernel, "elu")
+    scores = scores[0, 0, 0].numpy()
+    # An approximation, whatever the width.
     assert not np.allclose(scores / scores.sum(), exact, atol=0.01)
 
 
 @pytest.mark.parametrize("phi", PHI)
 def test_eq18_eq19_model_free_scores(sentences, phi):
-    assert_each(
-        lambda queries, keys: model_free_scores(
-            queries, feature_sums(keys, sentences.membership, phi), phi
-        ),
-        lambda query, keys, ids: reference.model_free(query, keys, ids, NUMPY_PHI[phi]),
-    )
+    queries, keys = torch.randn(2, 3, 4, 5).double(), torch.randn(2, 3, 12, 5).double()
+    found = model_free_scores(queries, feature_sums(keys, sentences.membership, phi), phi).numpy()
+    for document, head, step in np.ndindex(2, 3, 4):
+        ids = [n for n in IDS[document] if n >= 0]
+        query, words = queries[document, head, step], keys[document, head, : len(ids)]
+        expected = reference.model_free(query.numpy(), words.numpy(), ids, NUMPY_PHI[phi])
+        own, others = np.split(found[document, head, step], [len(expected)])
+        np.testing.assert_allclose(own, expected)
+        assert not others.any()
 
 
 def test_the_sentence_encoder_begins_with_xavier_normal_weights():
-    """Released code: a normal distribution, which goes beyond the ends of Xavier's uniform one;
-    biases are zero.
-    """
+    """Released code: normal, so 8.3 % lie beyond the ends of Xavier's uniform distribution."""
     for parameter in SentenceEncoder("gru", 64).parameters():
         if parameter.dim() == 1:
             assert not parameter.any()
             continue
         std = (2 / sum(parameter.shape)) ** 0.5
-        # 5 deviations of a std
-        assert abs(parameter.std().item() / std - 1) < 5 * (2 * parameter.numel()) ** -0.5
-        # normal: 8.3 %, uniform: none
+        error = 5 * (2 * parameter.numel()) ** -0.5  # 5 deviations of a std
+        assert parameter.std().item() / std == pytest.approx(1, abs=error)
         assert (parameter.abs() > 3**0.5 * std).float().mean() > 0.05
 
 
@@ -261,17 +212,14 @@ def test_d2_biases_come_along():
     for attention in model.attentions:
         ours = attention.state_dict()
         for part in ("weight", "bias"):
-            assert ours[f"q_proj.{part}"].any() and torch.equal(
-                ours[f"sentence_q.{part}"], ours[f"q_proj.{part}"]
-            )
+            assert ours[f"q_proj.{part}"].any()
+            assert torch.equal(ours[f"sentence_q.{part}"], ours[f"q_proj.{part}"])
             assert torch.equal(ours[f"sentence_k.{part}"], ours[f"k_proj.{part}"])
         assert attention.sentence_q.weight is not attention.q_proj.weight
 
 
 def test_d11_random_choice_is_fresh_and_uniform():
-    """Another subset in another layer, step, document or seed; the same whenever asked; each
-    sentence equally often.
-    """
+    """Another subset in another layer, step, document or seed; each sentence equally often."""
     ids = torch.tensor(IDS)
     scores = random_scores(ids, 5, 3, range(200), 0)
     assert torch.equal(scores[:, 50:60], random_scores(ids, 5, 3, range(50, 60), 0))
@@ -279,11 +227,10 @@ def test_d11_random_choice_is_fresh_and_uniform():
     for other in (random_scores(ids, 5, 2, range(200), 0), random_scores(ids, 5, 3, range(200), 1)):
         assert (scores[0].argmax(-1) != other[0].argmax(-1)).sum() > 100
     assert (scores[0, 1:].argmax(-1) != scores[0, :-1].argmax(-1)).sum() > 100
-    # 2/3 of 200 if independent
+    # 2/3 of 200 if independent.
     assert (scores[0, :, :3].argmax(-1) != scores[1, :, :3].argmax(-1)).sum() > 60
     # 200 draws with probability 1/5: within 5 standard deviations (p < 1e-6)
     counts = torch.bincount(scores[0].argmax(-1), minlength=5)
     assert ((counts - 40).abs() < 5 * (200 * 0.2 * 0.8) ** 0.5).all()
-    same_lengths = random_scores(ids[:1].repeat(2, 1), 5, 0, range(3), 0)
-    # known only by the lengths of its sentences
-    assert torch.equal(same_lengths[0], same_lengths[1])
+    # A document is known by the lengths of its sentences alone.
+    assert torch.equal(*random_scores(ids[:1].repeat(2, 1), 5, 0, range(3), 0))

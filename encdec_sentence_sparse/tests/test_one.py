@@ -19,9 +19,7 @@ EXISTS = torch.ones(4, one.N, dtype=torch.bool)
 
 @pytest.fixture
 def pair():
-    """one.py's BART and the package's with the same weights, biases and norms too, and a map unlike
-    the attention.
-    """
+    """one.py's BART and the package's with the same weights, and a map unlike the attention."""
     small = one.Bart()
     small.add_approximator()
     with torch.no_grad():
@@ -31,17 +29,12 @@ def pair():
     sizes.decoder_layers = 2
     large = SentenceSparseBart(sizes)
     add_approximator(large, "gru")
-    weights = small.state_dict().items()
-    weights = {
-        name if name.startswith("sentence_encoder") else f"model.{name}": w for name, w in weights
-    }
+    weights = {}
+    for name, weight in small.state_dict().items():
+        weights[name if name.startswith("sentence_encoder") else f"model.{name}"] = weight
     missing, unexpected = large.load_state_dict(weights, strict=False)
-    tied = (
-        "lm_head.weight",
-        "model.encoder.embed_tokens.weight",
-        "model.decoder.embed_tokens.weight",
-    )
-    assert set(missing) <= {*tied, "final_logits_bias"} and not unexpected
+    tied = {f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder")}
+    assert set(missing) <= {*tied, "lm_head.weight", "final_logits_bias"} and not unexpected
     return small.double(), large.double().eval()
 
 
@@ -51,34 +44,25 @@ def both(pair, mode, r, phase):
     small, large = pair
     logits, record = small(source, target_input, mode, r)
     cross_entropy = torch.nn.functional.cross_entropy(logits.mT, target)
-    ids, record_of_large = IDS.expand(4, -1), []
-    output = large(
-        source,
-        sentence_ids=ids,
-        labels=target,
-        selection=Selection(mode, r),
-        record=record_of_large,
-    )
-    parts = selection.objective(phase, output.loss, record_of_large, target >= 0, EXISTS)
-    return (logits, [*map(tuple, record)], one.objective(phase, cross_entropy, record)), (
-        output.logits, [*map(tuple, record_of_large)], parts["loss"],
-    )  # fmt: skip
+    loss = one.objective(phase, cross_entropy, record)
+    more = dict(sentence_ids=IDS.expand(4, -1), selection=Selection(mode, r), record=[])
+    output = large(source, labels=target, **more)
+    parts = selection.objective(phase, output.loss, more["record"], target >= 0, EXISTS)
+    ours = logits, [*map(tuple, record)], loss
+    return ours, (output.logits, [*map(tuple, more["record"])], parts["loss"])
 
 
 def test_the_functions_of_the_idea_are_equal():
     """Eq. 2-4, 6, 7, 10, 11 and 15 on random numbers."""
     queries, keys, vectors = (torch.randn(4, one.H, length, one.K) for length in (5, 48, one.N))
     keep = torch.rand(4, 1, 5, 48) < 0.7
-    torch.testing.assert_close(
-        one.word_attention(queries, keys, keep), attention.word_attention(queries, keys, keep)
-    )
-    words = one.word_attention(queries, keys, torch.tensor(True))
+    words = one.word_attention(queries, keys, keep)
+    torch.testing.assert_close(words, attention.word_attention(queries, keys, keep))
     sentences = Sentences(IDS.expand(4, -1), torch.eye(one.N)[IDS].expand(4, -1, -1), EXISTS)
     exact, approximate = one.saliency(words), one.approximate_attention(queries, vectors)
     torch.testing.assert_close(exact, selection.saliency(words, sentences.membership))
-    torch.testing.assert_close(
-        approximate, selection.approximate_attention(queries, vectors, EXISTS)
-    )
+    expected = selection.approximate_attention(queries, vectors, EXISTS)
+    torch.testing.assert_close(approximate, expected)
     for r in (1, 3, one.N):
         assert torch.equal(one.top_r(exact.mean(1), r), selection.top_r(exact.mean(1), EXISTS, r))
     torch.testing.assert_close(one.sharpen(exact), selection.sharpen(exact, EXISTS))
@@ -98,43 +82,28 @@ def test_the_functions_of_the_idea_are_equal():
     [("base", "full"), ("base", "ideal"), ("kl", "full"), ("integrated", "approx")],
 )
 def test_three_updates_are_equal(pair, phase, mode):
-    """Loss, gradients, outputs and saliency, before and after each; what a phase leaves alone has
-    no gradient.
-    """
+    """Loss, gradients, outputs and saliency; what a phase leaves alone has no gradient."""
     small, large = pair
     freeze(large, phase)
-    learns = {
-        name.removeprefix("model."): weight.requires_grad
-        for name, weight in large.named_parameters()
-    }
+    theirs = {name.removeprefix("model."): weight for name, weight in large.named_parameters()}
     for name, weight in small.named_parameters():
-        weight.requires_grad_(learns[name])
-    optimizers = [
-        torch.optim.Adam([w for w in m.parameters() if w.requires_grad], 1e-3) for m in pair
-    ]
+        weight.requires_grad_(theirs[name].requires_grad)
+    learning = [[weight for weight in m.parameters() if weight.requires_grad] for m in pair]
+    optimizers = [torch.optim.Adam(weights, 1e-3) for weights in learning]
     for _ in range(4):
-        ours, theirs = both(pair, mode, 2, phase)
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5, check_dtype=False)
-        for optimizer, (*_, loss) in zip(optimizers, (ours, theirs), strict=True):
+        outputs = both(pair, mode, 2, phase)
+        torch.testing.assert_close(*outputs, rtol=1e-5, atol=1e-5, check_dtype=False)
+        for optimizer, (*_, loss) in zip(optimizers, outputs, strict=True):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        gradients = {
-            name.removeprefix("model."): weight.grad for name, weight in large.named_parameters()
-        }
         for name, weight in small.named_parameters():
-            torch.testing.assert_close(weight.grad, gradients[name], rtol=1e-4, atol=1e-5)
-    assert any(
-        weight.grad is not None and weight.grad.abs().max() > 1e-3 for weight in small.parameters()
-    )
+            torch.testing.assert_close(weight.grad, theirs[name].grad, rtol=1e-4, atol=1e-5)
+    assert max(weight.grad.abs().max() for weight in learning[0]) > 1e-3
     source, target_input, _ = one.documents(4)
-    logits = [
-        small(source, target_input, mode, 1)[0] for mode in ("full", "ideal", "random", "random")
-    ]
-    assert all(
-        (first - second).abs().max() > 0.01
-        for first, second in zip(logits, logits[1:], strict=False)
-    )
+    logits = [small(source, target_input, mode, 1)[0] for mode in ("full", "ideal", "random")]
+    for first, second in zip(logits, logits[1:], strict=False):
+        assert (first - second).abs().max() > 0.01
 
 
 def test_the_random_choice_is_drawn_anew_for_each_step():

@@ -5,8 +5,9 @@ import shlex
 from pathlib import Path
 
 import pytest
-from transformers import BartConfig, BartForConditionalGeneration
+from transformers import BartForConditionalGeneration
 
+from ..model import bart_config
 from ..selection import Selection
 from ..text import train_tokenizer
 
@@ -15,41 +16,24 @@ NAME = "encdec_sentence_sparse"
 
 
 def test_the_example_of_use_it_runs(tmp_path):
-    """On a local BART with the structure and the min_length of facebook/bart-large-cnn: two of
-    three sentences read.
-    """
-    (code,) = re.findall(
-        r"```python\n(.*?)```", (FOLDER / "README.md").read_text(encoding="utf-8"), re.DOTALL
-    )
+    """On a local BART with the min_length of facebook/bart-large-cnn."""
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     document = re.findall(r'"([^"]*\.)"', re.search(r"document = \[(.*)\]", code)[1])
-    sizes = dict(
-        vocab_size=400,
-        d_model=32,
-        encoder_ffn_dim=8,
-        decoder_ffn_dim=8,
-        encoder_layers=1,
-        init_std=0.3,
-    )
-    heads = dict(encoder_attention_heads=4, decoder_attention_heads=4, decoder_layers=2)
-    bart = BartForConditionalGeneration(BartConfig(max_position_embeddings=160, **sizes, **heads))
+    config = bart_config(400, 32, 8, heads=4, layers=2, positions=160, init_std=0.3)
+    bart = BartForConditionalGeneration(config)
     bart.generation_config.update(min_length=56, max_length=142, num_beams=4)
     bart.save_pretrained(tmp_path)
     train_tokenizer([" ".join(document)] * 4, 400).save_pretrained(tmp_path)
     package = __package__.removesuffix(".tests")  # the folder may have another name
+    code = code.replace("facebook/bart-large-cnn", str(tmp_path))
     names: dict = {}
-    exec(
-        code.replace("facebook/bart-large-cnn", str(tmp_path)).replace(
-            f"from {NAME}", f"from {package}"
-        ),
-        names,
-    )
+    exec(code.replace(f"from {NAME}", f"from {package}"), names)
     bart, source = names["bart"], names["source"]
-    assert (
-        len(document) == 3 and source["sentence_ids"].max() == 3 and names["summary"].shape[1] <= 30
-    )
-    flags = dict(
-        num_beams=4, min_length=0, max_length=30, output_scores=True, return_dict_in_generate=True
-    )
+    assert len(document) == 3 and source["sentence_ids"].max() == 3
+    assert names["summary"].shape[1] <= 30
+    flags = dict(num_beams=4, min_length=0, max_length=30)
+    flags |= dict(output_scores=True, return_dict_in_generate=True)
     selected = bart.generate(**source, selection=Selection("ideal", r=2), **flags)
     full = bart.generate(**source, **flags)
     assert selected.sequences.tolist() == names["summary"].tolist()
@@ -62,10 +46,8 @@ def test_the_commands_of_the_pages_have_flags_that_exist(monkeypatch):
     from ..config import PRESETS, TrainConfig
 
     monkeypatch.setattr(run, "read_config", lambda *_: TrainConfig())
-    text = "".join(
-        (FOLDER / name).read_text(encoding="utf-8")
-        for name in ("README.md", "PAPER.md", "train.py")
-    )
+    files = [FOLDER / name for name in ("README.md", "PAPER.md", "train.py")]
+    text = "".join(file.read_text(encoding="utf-8") for file in files)
     commands = re.findall(r"(?m)^python -m \w+\.(train|predict) (.*)$", text.replace("\\\n", ""))
     for program, flags in commands:
         words = shlex.split(flags, comments=True)

@@ -37,32 +37,28 @@ def test_d7_given_sentences_stay_as_they_are_and_the_end_is_one_more(tokenizer):
     """
     document = ["Mr. Smith saw", "Dr. Jones . He left .", "We"]
     found = encode(tokenizer, document, 99)
-    assert texts_of(tokenizer, found) == [
-        "<s> Mr. Smith saw",
-        " Dr. Jones . He left .",
-        " We",
-        "</s>",
-    ]
+    sentences = ["<s> Mr. Smith saw", " Dr. Jones . He left .", " We", "</s>"]
+    assert texts_of(tokenizer, found) == sentences
     one = encode(tokenizer, [" ".join(document)], 99)
     assert one.ids == found.ids and set(one.sentence_ids) == {0, 1}
 
 
 def test_what_cannot_be_encoded_is_refused(tokenizer):
-    """A text that would be one sentence, or none; a tokenizer whose summaries would never stop, as
-    some hub BARTs'.
-    """
-    with pytest.raises(
-        ValueError, match="the document is one string: give a list of its sentences"
+    """Also a tokenizer whose summaries would never stop, as that of some BARTs of the hub."""
+    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    backend.post_processor = TemplateProcessing(single="$A")
+    bare = PreTrainedTokenizerFast(tokenizer_object=backend)
+    for own, document, message in (
+        (
+            tokenizer,
+            "It rained . We stayed .",
+            "the document is one string: give a list of its sen",
+        ),
+        (tokenizer, [""], "no token in the document '': leave it out"),
+        (bare, ["It rained ."], "the tokenizer adds no </s>"),
     ):
-        encode(tokenizer, "It rained . We stayed .", 99)
-    with pytest.raises(ValueError, match="no token in the document '': leave it out"):
-        encode(tokenizer, [""], 99)
-    bare = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-    )
-    bare.backend_tokenizer.post_processor = TemplateProcessing(single="$A")
-    with pytest.raises(ValueError, match="the tokenizer adds no </s>"):
-        encode(bare, ["It rained ."], 99)
+        with pytest.raises(ValueError, match=message):
+            encode(own, document, 99)
 
 
 def test_tokens_belong_to_the_sentence_of_their_last_character():
@@ -74,15 +70,11 @@ def test_tokens_belong_to_the_sentence_of_their_last_character():
 
 
 def test_ids_have_no_gaps_and_cover_every_token(tokenizer):
-    """Random sentences, also empty and blank ones, cut anywhere: 0, 1, ... in order, as long as the
-    tokens.
-    """
+    """Random sentences, also empty and blank ones, cut anywhere."""
     rng = random.Random(1)
+    texts = ["Mr. Smith", "", " ", "It rained .", "x", "  We  "]
     for _ in range(50):
-        pieces = [
-            rng.choice(["Mr. Smith", "", " ", "It rained .", "x", "  We  "])
-            for _ in range(rng.randint(1, 6))
-        ]
+        pieces = rng.choices(texts, k=rng.randint(1, 6))
         found = encode(tokenizer, ["It .", *pieces], rng.randint(3, 30))
         ids = found.sentence_ids
         assert len(ids) == len(found.ids) and ids[0] == 0
@@ -103,13 +95,11 @@ def test_d9_a_document_that_is_too_long_is_cut(tokenizer):
 
 def test_many_documents_are_encoded_as_each_alone(tokenizer):
     """In the order of the documents, with summaries, which are cut, too."""
-    # more than one part
+    # They are tokenised in two parts.
     documents = [["It rained .", "We stayed ."] * (1 + i % 3) for i in range(1002)]
     items = encode_all(tokenizer, documents, 12, ["He left ."] * 1002, 4)
     assert len(items) == 1002 and isinstance(items[0], Item)
+    target = array("i", [*tokenizer("He left .")["input_ids"][:3], 2])
     for i in (0, 1, 2, 999, 1000, 1001):
-        target = tokenizer("He left .")["input_ids"]
-        expected = encode(tokenizer, documents[i], 12)
-        assert items[i] == expected._replace(
-            target=array("i", [*target[:3], 2]), target_was_cut=True
-        )
+        alone = encode(tokenizer, documents[i], 12)
+        assert items[i] == alone._replace(target=target, target_was_cut=True)

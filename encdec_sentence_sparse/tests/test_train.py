@@ -1,6 +1,4 @@
-"""Training all tasks: the losses, what learns and what stays, the schedule, and what the last lines
-say.
-"""
+"""Training all tasks: the losses, the schedule, what learns and what stays, the last lines."""
 
 import functools
 import json
@@ -16,7 +14,6 @@ pytest.importorskip("shared")
 from accelerate import debug_launcher
 from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
-from transformers import AutoModelForSeq2SeqLM, BartForConditionalGeneration
 
 from shared.data import load
 from shared.run import Batches, checkpoints
@@ -55,14 +52,12 @@ def weights(run_dir: Path) -> dict:
 
 
 def changed(before: dict, after: dict) -> set[str]:
-    """Names of the weights of both that differ in any bit."""
+    """Names of the weights of both that differ in their shape or any bit."""
     return {name for name in before if name in after and not torch.equal(before[name], after[name])}
 
 
 def prepared(task: str, **changes):
-    """Config and a small model in eval mode, its map unlike the attention, and a ragged batch of 3
-    documents.
-    """
+    """Config, a small model in eval mode, its map unlike the attention, and 3 ragged documents."""
     config = replace(SMALL, max_source=400, task=task, init="x", **changes)
     run = begin(replace(config, task="base", init=""), load(DATA))
     if task in ("kl", "integrated"):
@@ -81,14 +76,14 @@ def read(model, batch: Batch, **more):
 
 
 def mean_over_steps(model, batch: Batch, value) -> float:
-    """Of value(layer), (H, T), the mean over heads, layers and all target steps; each document
-    alone, unpadded.
-    """
+    """The mean of value(layer), (H, T), over heads, layers, and steps of documents without padding."""
     total = 0.0
     for row in range(len(batch.ids)):
-        length, steps = int(batch.attention_mask[row].sum()), int((batch.labels[row] != -100).sum())
+        length = int(batch.attention_mask[row].sum())
+        steps = int((batch.labels[row] != -100).sum())
         source = (part[row : row + 1, :length] for part in batch[:3])
-        read(model, Batch(*source, batch.labels[row : row + 1, :steps]), record=(record := []))
+        record = []
+        read(model, Batch(*source, batch.labels[row : row + 1, :steps]), record=record)
         total += sum(value(layer).mean(0).sum() for layer in record) / len(record)
     return total / (batch.labels != -100).sum().item()
 
@@ -97,9 +92,7 @@ def mean_over_steps(model, batch: Batch, value) -> float:
 
 
 def test_eq5_a_loss_of_cross_entropy_and_entropy():
-    """H(alpha^s) in NumPy, per document, mean over heads, layers and steps; L_xent is
-    transformers'; gamma weighs.
-    """
+    """H(alpha^s) in NumPy; L_xent is transformers'; gamma weighs."""
     config, model, batch = prepared("sparse", gamma=0.7)
     losses = batch_losses(model, batch, config, FULL)
 
@@ -107,41 +100,29 @@ def test_eq5_a_loss_of_cross_entropy_and_entropy():
         alpha = layer.exact[0].detach().double().numpy()
         return -(alpha * np.log(alpha)).sum(-1)
 
-    assert losses["entropy"].item() == pytest.approx(
-        mean_over_steps(model, batch, entropies), rel=1e-4
-    )
+    expected = mean_over_steps(model, batch, entropies)
+    assert losses["entropy"].item() == pytest.approx(expected, rel=1e-4)
     assert losses["xent"].item() == pytest.approx(read(model, batch).loss.item(), rel=1e-5)
     assert losses["loss"].item() == pytest.approx((losses["xent"] + 0.7 * losses["entropy"]).item())
 
 
 def test_d6_d19_the_decoder_reads_the_end_token_first_and_padding_counts_for_nothing():
-    """L_xent by hand: inputs are </s> and the labels one step earlier; more padding changes
-    nothing.
-    """
+    """L_xent by hand: the decoder reads </s> and the labels; more padding changes nothing."""
     config, model, batch = prepared("base")
     start = torch.full_like(batch.labels[:, :1], model.config.eos_token_id)
     inputs = torch.cat([start, batch.labels[:, :-1].clamp_min(0)], 1)
-    logits, is_step = (
-        read(model, batch, labels=None, decoder_input_ids=inputs).logits,
-        batch.labels != -100,
-    )
-    expected = (
-        -logits.log_softmax(-1)
-        .gather(2, batch.labels.clamp_min(0).unsqueeze(2))
-        .squeeze(2)[is_step]
-        .mean()
-    )
+    logits = read(model, batch, labels=None, decoder_input_ids=inputs).logits
+    labels = batch.labels.clamp_min(0).unsqueeze(2)
+    nats = -logits.log_softmax(-1).gather(2, labels).squeeze(2)
+    expected = nats[batch.labels != -100].mean().item()
     longer = batch._replace(labels=torch.nn.functional.pad(batch.labels, (0, 3), value=-100))
     for padded in (batch, longer):
-        assert batch_losses(model, padded, config, FULL)["loss"].item() == pytest.approx(
-            expected.item(), rel=1e-4
-        )
+        loss = batch_losses(model, padded, config, FULL)["loss"].item()
+        assert loss == pytest.approx(expected, rel=1e-4)
 
 
 def test_eq11_d5_kl_loss_is_a_mean_over_heads_layers_and_steps():
-    """KL(squared exact || approximate) in NumPy (T = 0.5); D5: neither divided by N nor summed over
-    layers.
-    """
+    """In NumPy, of squares (T = 0.5); D5: neither divided by N nor summed over layers."""
     config, model, batch = prepared("kl")
 
     def divergences(layer) -> np.ndarray:
@@ -150,24 +131,19 @@ def test_eq11_d5_kl_loss_is_a_mean_over_heads_layers_and_steps():
         return (target * np.log(target / layer.approximate[0].detach().double().numpy())).sum(-1)
 
     expected = mean_over_steps(model, batch, divergences)
-    assert batch_losses(model, batch, config, FULL)["loss"].item() == pytest.approx(
-        expected, rel=1e-4
-    )
-    assert expected > 1e-3
+    loss = batch_losses(model, batch, config, FULL)["loss"].item()
+    assert loss == pytest.approx(expected, rel=1e-4) and expected > 1e-3
 
 
 def test_eq12_eq13_eq14_d23_gradients_of_one_backward_pass():
-    """theta~'s gradient is lambda times that of L_KL; the decoder's is that of both; the encoder
-    has none.
-    """
+    """theta~ learns by lambda L_KL, the decoder by both losses, the encoder not at all."""
     config, model, batch = prepared("integrated", kl_weight=0.3)
     grads = {}
     for name in ("loss", "xent", "kl"):
         model.zero_grad()
         batch_losses(model, batch, config, Selection("approx", r=1))[name].backward()
-        grads[name] = {
-            key: p.grad.clone() for key, p in model.named_parameters() if p.grad is not None
-        }
+        learning = [(key, p.grad) for key, p in model.named_parameters() if p.grad is not None]
+        grads[name] = {key: gradient.clone() for key, gradient in learning}
     theta = {name for name, _ in model.named_parameters() if "sentence_" in name}
     decoder = {name for name, _ in model.named_parameters() if "decoder.layers" in name} - theta
     assert theta and grads["loss"].keys() == theta | decoder and grads["xent"].keys() == decoder
@@ -180,29 +156,11 @@ def test_eq12_eq13_eq14_d23_gradients_of_one_backward_pass():
     assert grads["kl"]["model.decoder.layers.0.fc1.weight"].abs().sum() > 0
 
 
-def test_the_loss_of_the_base_task_is_the_mean_cross_entropy_of_the_summary(runs):
-    """Validation loss of the log, made of batches of 3, = transformers' own loss of the plain BART
-    that model/ is.
-    """
-    plain, total = AutoModelForSeq2SeqLM.from_pretrained(runs / "two-0" / "model"), 0.0
-    assert type(plain) is BartForConditionalGeneration
-    items = load_run(runs / "two-0").encode(load(DATA, "validation"))
-    for item in items:
-        loss = plain(
-            input_ids=torch.tensor([item.ids]), labels=torch.tensor([item.target]).long()
-        ).loss
-        total += loss.item() * len(item.target)
-    expected = total / sum(len(item.target) for item in items)
-    assert log(runs / "two-0")[-1]["validation_loss"] == pytest.approx(expected, abs=2e-4)
-
-
 # The schedule and the choice of the mode
 
 
 def test_d15_the_rate_and_the_validations_of_a3_count_documents():
-    """0.002 * min(n^-0.5, n * 20000^-1.5) where n documents have been read, two to an update; so
-    with validations.
-    """
+    """0.002 * min(n^-0.5, n * 20000^-1.5) after n documents, two to an update."""
     for preset in ("paper", "paper-xsum", "paper-sparse"):
         config = TrainConfig(**PRESETS[preset])
         documents = config.batch_size * config.accumulate
@@ -214,9 +172,7 @@ def test_d15_the_rate_and_the_validations_of_a3_count_documents():
 
 
 def test_d17_mix_is_drawn_once_an_update():
-    """Ideal with probability max(0, 1 - step / epoch): always at the beginning, never after, half
-    in the middle.
-    """
+    """Ideal with probability max(0, 1 - step / epoch): always at first, never after it."""
     assert [ideal_probability(step, 10) for step in (0, 5, 10, 25)] == [1, 0.5, 0, 0]
     config = TrainConfig(task="integrated", init="x", select="mix", r=3, seed=4, steps=4000)
     drawn = [choose_selection(config, step) for step in range(4001)]
@@ -234,12 +190,9 @@ def test_d17_mix_is_drawn_once_an_update():
 def test_an_update_uses_its_rate_and_selection_and_validation_that_of_inference(
     runs, tmp_path, monkeypatch
 ):
-    """Whatever the micro-batches; D14: dropout is on in all parts, the frozen encoder too, and off
-    in validation.
-    """
-    config = replace(
-        SMALL, task="integrated", init=str(runs / "kl-0"), select="mix", steps=3, accumulate=2
-    )
+    """Whatever the micro-batches; D14: in training dropout is on in the frozen encoder, too."""
+    config = replace(SMALL, task="integrated", init=str(runs / "kl-0"), select="mix")
+    config = replace(config, steps=3, accumulate=2, save_every=3)
     seen, asked, losses_of, rate = [], [], training.batch_losses, training.learning_rate
 
     def losses(model, batch, config, selection):
@@ -247,11 +200,13 @@ def test_an_update_uses_its_rate_and_selection_and_validation_that_of_inference(
         seen.append((model.training, selection.mode))
         return losses_of(model, batch, config, selection)
 
+    def asking(step, config):
+        asked.append(step)
+        return rate(step, config)
+
     monkeypatch.setattr(training, "batch_losses", losses)
-    monkeypatch.setattr(
-        training, "learning_rate", lambda step, config: asked.append(step) or rate(step, config)
-    )
-    train(replace(config, save_every=3), tmp_path / "run")
+    monkeypatch.setattr(training, "learning_rate", asking)
+    train(config, tmp_path / "run")
     expected = [(True, choose_selection(config, step).mode) for step in (0, 0, 1, 1, 2, 2)]
     assert seen[:6] == expected and expected[0] != expected[5]
     assert set(seen[6:]) == {(False, "approx")} and asked == [0, 1, 2]
@@ -280,8 +235,7 @@ CHANGES = {  # flag -> another value, and what else must hold
     "warmup": (9, {}),
     "clip": (0.01, {}),
     "mixed_precision": ("bf16", {}),
-    # nothing is learned: it is more than the order of the data
-    "seed": (1, {"learning_rate": 0.0}),
+    "seed": (1, {"learning_rate": 0.0}),  # no learning: it is more than the order of the data
 }
 ELSEWHERE = {  # flags that do not change two updates, or cannot here, and what tests them
     "model": "test_any_bart_from_a_folder_is_trained_on_and_read",  # wants a BART
@@ -315,9 +269,7 @@ def test_with_another_value_two_updates_differ(updated, flag):
     assert CHANGES.keys() | ELSEWHERE.keys() == {field.name for field in fields(TrainConfig)}
     value, more = CHANGES[flag]
     one, two = updated(**more), updated(**more | {flag: value})
-    assert one.keys() != two.keys() or any(
-        one[name].shape != two[name].shape or not torch.equal(one[name], two[name]) for name in one
-    )
+    assert one.keys() != two.keys() or changed(one, two)
 
 
 def test_a_map_that_has_learned_goes_on(runs):
@@ -334,11 +286,9 @@ def test_a_map_that_has_learned_goes_on(runs):
     ("task", "start"), [("sparse", "base-0"), ("kl", "base-0"), ("integrated", "kl-0")]
 )
 def test_d26_frozen_parts_stay_bit_for_bit_the_same(runs, task, start):
-    """sparse: all learn; kl: the approximator alone; integrated: it and the decoder's layers,
-    without the norm.
-    """
+    """sparse: all learn; kl: the map alone; integrated: it and the decoder's layers."""
     after, before = weights(runs / f"{task}-0"), weights(runs / start)
-    if task == "kl":  # the approximator was not there before: what it was, a fresh take-over says
+    if task == "kl":  # what the map was at first, a fresh one says
         model = begin(load_run(runs / "kl-0").config, []).model
         before = {name: value for name, value in model.state_dict().items() if name in after}
     theta = {name for name in after if "sentence_" in name}
@@ -354,19 +304,17 @@ def test_d26_frozen_parts_stay_bit_for_bit_the_same(runs, task, start):
 
 
 def test_d14_every_dropout_site_has_the_models_rate():
-    """The GRU's is config.dropout (released: 0.1 on bart-large-cnn); cross-attention's is on in
-    training only.
-    """
+    """Of the GRU (released: 0.1 on bart-large-cnn), and of cross-attention, in training only."""
     _, model, batch = prepared("kl")
     assert model.sentence_encoder.gru.dropout == model.config.dropout == 0.1
     attention = model.attentions[0]
     assert attention.dropout == model.config.attention_dropout == 0.1
     states = model.get_encoder()(input_ids=batch.ids, attention_mask=batch.attention_mask)[0]
     sentences = model.find_sentences(states, batch.sentence_ids, batch.attention_mask, FULL)
-    outputs = lambda: attention(states, key_value_states=states, sentences=sentences)[0]  # noqa: E731
-    assert torch.equal(outputs(), outputs())
-    attention.train()
-    assert not torch.equal(outputs(), outputs())
+    for is_training in (False, True):
+        attention.train(is_training)
+        one, two = (attention(states, states, sentences)[0] for _ in range(2))
+        assert torch.equal(one, two) != is_training
 
 
 @pytest.mark.usefixtures("unreported")
@@ -374,9 +322,7 @@ def test_d14_every_dropout_site_has_the_models_rate():
 def test_a3_d18_an_update_is_that_of_the_mean_gradient_of_its_micro_batches(
     tmp_path, monkeypatch, clip
 ):
-    """However many tokens each has; clipped is the norm of the whole gradient, and 0 never
-    clips.
-    """
+    """However many tokens each has; clipped is the norm of all gradients; 0 never clips."""
     monkeypatch.setattr(training, "learning_rate", lambda *_: 0.5)
     made, settings = [], dict(betas=(0.9, 0.999), eps=1e-8)  # A.3 names Adam; released code
 
@@ -385,18 +331,16 @@ def test_a3_d18_an_update_is_that_of_the_mean_gradient_of_its_micro_batches(
         return torch.optim.SGD(parameters, lr=lr)
 
     monkeypatch.setattr(torch.optim, "Adam", sgd)
-    # two batches of unlike documents
     changes = dict(steps=1, clip=clip, accumulate=2, save_every=1, batch_size=3)
     train(replace(TINY, **changes), tmp_path / "two")
+    after = weights(tmp_path / "two")
     start = begin(TINY, load(DATA))
     items = start.encode(load(DATA))
-    for indices, _ in zip(Batches([len(item.ids) for item in items], 0, 3), range(2), strict=False):
+    first_two = Batches([len(item.ids) for item in items], 0, 3).epoch(0)[:2]
+    for indices in first_two:
         batch = collate([items[i] for i in indices], 1)
         (batch_losses(start.model, batch, TINY, FULL)["loss"] / 2).backward()
-    norm, after = (
-        torch.stack([p.grad.norm() for p in start.model.parameters()]).norm(),
-        weights(tmp_path / "two"),
-    )
+    norm = torch.stack([p.grad.norm() for p in start.model.parameters()]).norm()
     assert made == [settings] and norm > 0.6
     for name, parameter in start.model.named_parameters():
         expected = parameter.detach() - 0.5 * parameter.grad * (clip / norm if clip else 1)
@@ -405,9 +349,7 @@ def test_a3_d18_an_update_is_that_of_the_mean_gradient_of_its_micro_batches(
 
 @pytest.mark.usefixtures("unreported")
 def test_early_stopping_takes_the_best_weights(tmp_path, monkeypatch):
-    """A.3: stop after two validations without improvement since the best one, which is what is
-    written.
-    """
+    """A.3: stop after two validations without improvement since the best, which is written."""
     losses = [3.0, 4.0, 2.0, 3.0, 2.5, 0.1]
     values = iter(losses)
     monkeypatch.setattr(training, "validate", lambda *_: {"validation_loss": next(values, 0.0)})
@@ -461,10 +403,8 @@ def test_two_processes_train_one_model(tmp_path, updated):
 
 def test_d9_cut_documents_are_counted(tmp_path, capsys):
     """And few documents from scratch are said, with the flag to add."""
-    lines = [
-        json.dumps({"document": [text], "summary": "It rained."})
-        for text in ("It rained. " * 9, "We left.")
-    ]
+    texts = ("It rained. " * 9, "We left.")
+    lines = [json.dumps({"document": [text], "summary": "It rained."}) for text in texts]
     for split in ("train", "validation"):
         (tmp_path / f"{split}.jsonl").write_text("\n".join(lines))
     config = replace(TINY, data=str(tmp_path), steps=1, max_source=9, max_target=4)
@@ -500,7 +440,8 @@ def test_a_map_is_compared_with_the_best_sentences(runs, capsys):
     items = run.encode(load(DATA, "validation"))[:5]
     held = np.zeros(2)
     for item in items:
-        read(run.model, run.collate([item]), record=(record := []))
+        record = []
+        read(run.model, run.collate([item]), record=record)
         for layer in record:
             exact, approximate = (part[0].mean(0).detach().numpy() for part in layer)  # (T, N)
             for step, shares in enumerate(exact):
@@ -510,8 +451,6 @@ def test_a_map_is_compared_with_the_best_sentences(runs, capsys):
     training.report(run, items, log(runs / "kl-0")[-1], Path("OUT"))
     first, line, _ = capsys.readouterr().out.splitlines()
     assert "exchanged" not in first
-    assert line == (
-        f"the best 2 sentences hold {best:.3f} of the attention, those that the map picks "
-        f"{learned:.3f}"
-    )
+    hold = f"the best 2 sentences hold {best:.3f} of the attention"
+    assert line == f"{hold}, those that the map picks {learned:.3f}"
     assert best > learned + 0.01

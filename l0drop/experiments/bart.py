@@ -1,5 +1,4 @@
-"""L0Drop and Algorithm 1 on a pretrained BART of `transformers`, through its public `forward` and
-`generate`.
+"""L0Drop and Algorithm 1 on a pretrained BART, through its public `forward` and `generate`.
 
 python -m l0drop.experiments.bart train --bart facebook/bart-base --data FOLDER --out runs/bart
 python -m l0drop.experiments.bart predict runs/bart notes.txt --show-pruned
@@ -12,7 +11,7 @@ model.eval().generate(input_ids, num_beams=4)`.
 
 import json
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from transformers import BartConfig, BartForConditionalGeneration, GenerationCon
 from transformers.modeling_outputs import BaseModelOutput
 
 from shared import pretrained
-from shared.data import Example
+from shared.data import Example, read
 from shared.pack import pack
 from shared.run import find_device, load_weights, one_line_errors, parse, read_config, read_flags
 
@@ -33,16 +32,7 @@ from ..config import PRESETS, Length, Positive
 from ..gates import L0Drop, compress
 from ..model import Encoding, ModelConfig
 from ..text import Batch, Item, collate, encode_examples
-from .rules import (
-    DROPPED,
-    RuleConfig,
-    RuleRun,
-    attendable,
-    drop,
-    dropped_units,
-    read_examples,
-    write,
-)
+from .rules import DROPPED, RuleConfig, RuleRun, attendable, drop, dropped_units
 from .training import train
 
 
@@ -50,44 +40,45 @@ def counted_attention(bart: PreTrainedModel, log_counts: Tensor) -> RemovableHan
     """Inside `with` of it, log_counts (B, R) are added to the logits of every cross-attention."""
 
     def add_log_counts(_: nn.Module, arguments: tuple, keywords: dict) -> tuple[tuple, dict]:
-        # (B*W, R, D): `generate` repeats each source for its W beams
-        memory = keywords["encoder_hidden_states"]
+        memory = keywords["encoder_hidden_states"]  # (B*W, R, D): repeated for the W beams
         per_beam = log_counts.repeat_interleave(memory.size(0) // log_counts.size(0), 0)  # (B*W, R)
         # Algorithm 1, lines 6-8: a softmax with counts is a softmax of e + log c.  BART adds its
         # mask to e.
-        return arguments, keywords | {
-            "encoder_attention_mask": per_beam[:, None, None].to(memory.dtype)
-        }
+        mask = per_beam[:, None, None].to(memory.dtype)  # (B*W, 1, 1, R)
+        return arguments, keywords | {"encoder_attention_mask": mask}
 
     return bart.get_decoder().register_forward_pre_hook(add_log_counts, with_kwargs=True)
 
 
 class GatedBart(nn.Module):
-    """D22: a pretrained BART with an L0Drop layer after its encoder; without `gate` a baseline, or
-    one with a rule.
+    """D22: a pretrained BART with an L0Drop layer after its encoder.
+
+    Without `gate` it is a baseline, or has a rule, which drops the units `dropped`.
     """
 
     def __init__(self, bart: PreTrainedModel, gate: bool = True, dropped: Collection[int] = ()):
         super().__init__()
-        self.bart, self.width, self.dropped = bart, bart.config.d_model, dropped
-        self.l0drop = nn.ModuleList([L0Drop(self.width)] if gate else []).to(
-            bart.device, bart.dtype
-        )
-        names = ("pad_token_id", "decoder_start_token_id", "eos_token_id")
-        self.pad, self.bos, self.eos = (getattr(bart.config, name) for name in names)
+        self.bart = bart
+        self.width = bart.config.d_model
+        self.dropped = dropped
+        gates = [L0Drop(self.width)] if gate else []
+        self.l0drop = nn.ModuleList(gates).to(bart.device, bart.dtype)
+        self.pad = bart.config.pad_token_id
+        self.bos = bart.config.decoder_start_token_id
+        self.eos = bart.config.eos_token_id
 
     def encode(self, source: Tensor, hold_open: bool = False) -> Encoding:
         """As `Transformer.encode`; without gates those of a rule, which raises ids by DROPPED."""
-        gates, source = (source < DROPPED).float(), source % DROPPED
+        gates = (source < DROPPED).float()
+        source = source % DROPPED
         keep = source != self.pad
-        states = self.bart.get_encoder()(
-            input_ids=source, attention_mask=keep.long()
-        ).last_hidden_state
+        encoder = self.bart.get_encoder()
+        states = encoder(input_ids=source, attention_mask=keep.long()).last_hidden_state
         if not self.l0drop:
             return Encoding(states, keep, [gates], [])
         gated, gates, log_alpha = self.l0drop[0](states)
         if hold_open:  # D19, D20
-            gated, gates = states, torch.ones_like(gates)
+            return Encoding(states, keep, [torch.ones_like(gates)], [log_alpha])
         return Encoding(gated, keep, [gates], [log_alpha])
 
     def forward(
@@ -96,28 +87,28 @@ class GatedBart(nn.Module):
         """As `Transformer.forward`."""
         encoding = self.encode(source, hold_open)
         # Eq. (11): the decoder attends to the gated states, zeros included.
-        inputs = dict(
+        output = self.bart(
             encoder_outputs=BaseModelOutput(encoding.states),
             attention_mask=attendable(encoding).long(),
+            decoder_input_ids=target_input,
+            use_cache=False,
         )
-        return self.bart(**inputs, decoder_input_ids=target_input, use_cache=False).logits, encoding
+        return output.logits, encoding
 
     @torch.inference_mode()
     def generate(self, source: Tensor, **generation) -> tuple[Tensor, Encoding]:
-        """Tokens (B, T) by the model's own `generate` and its own settings, where `generation` has
-        no others.
-        """
+        """Tokens (B, T) by the model's own `generate`; `generation` wins over its settings."""
         if self.training:
             raise ValueError(
                 "the model is in training mode, where gates are sampled: call model.eval() first"
             )
         encoding = self.encode(source)
         states, log_counts = compress(encoding.states, encoding.gates[-1], attendable(encoding))
-        inputs = dict(
-            encoder_outputs=BaseModelOutput(states), attention_mask=log_counts.isfinite().long()
-        )
+        outputs = BaseModelOutput(states)
+        mask = log_counts.isfinite().long()
         with counted_attention(self.bart, log_counts):
-            return self.bart.generate(**inputs, **generation), encoding
+            tokens = self.bart.generate(encoder_outputs=outputs, attention_mask=mask, **generation)
+        return tokens, encoding
 
 
 # Runs
@@ -125,9 +116,7 @@ class GatedBart(nn.Module):
 
 @dataclass(frozen=True)
 class GatedBartConfig(RuleConfig):
-    """A run's config with a pretrained BART in place of the model's sizes; the defaults suit 2,000
-    documents.
-    """
+    """A run's config with a BART in place of the model's sizes; defaults suit 2,000 documents."""
 
     bart: str = "facebook/bart-base"  # BART to start from: hub name or folder.
     max_source: Length = 300  # Longest source in tokens, longer ones are cut.
@@ -145,9 +134,8 @@ class GatedBartConfig(RuleConfig):
         for name in ("units", "init", *ModelConfig.__dataclass_fields__):
             value = getattr(self, name)
             if value not in (getattr(GatedBartConfig, name), "none"):  # --l0drop none is a control
-                raise ValueError(
-                    f"--{name.replace('_', '-')} {value} does not go with a BART: leave it out"
-                )
+                flag = "--" + name.replace("_", "-")
+                raise ValueError(f"{flag} {value} does not go with a BART: leave it out")
 
 
 class BartRun(RuleRun):
@@ -160,6 +148,12 @@ class BartRun(RuleRun):
 
     def collate(self, items: Sequence[Item]) -> Batch:
         return collate(items, self.model.bart.device, self.model.pad, self.model.bos)
+
+    def decode(self, items: Sequence[Item], **generation) -> tuple[list[str], Encoding]:
+        """As the core's, by the BART's `generate` and its settings, or those given."""
+        tokens, encoding = self.model.generate(self.collate(items).source, **generation)
+        texts = self.tokenizer.decode_batch(tokens.tolist(), skip_special_tokens=True)
+        return [" ".join(text.split()) for text in texts], encoding
 
     def write_files(self, folder: Path) -> None:
         super().write_files(folder)
@@ -212,43 +206,24 @@ class Options(core.Options):
     max_length: Length | None = None  # Longest output in tokens; none: the BART's own.
 
 
-def predict(
-    run: BartRun, examples: Sequence[Example], batch_size: int = 32, **generation
-) -> Iterator[dict]:
-    """As the core's `predict`, by the BART's `generate` and its settings, or those given."""
-    for start in range(0, len(examples), core.WINDOW):
-        window = examples[start : start + core.WINDOW]
-        items = run.encode(window)
-        order = sorted(range(len(items)), key=lambda place: len(items[place].source))
-        rows = {}
-        for first in range(0, len(items), batch_size):
-            places = order[first : first + batch_size]
-            source = run.collate([items[place] for place in places]).source
-            outputs, encoding = run.model.generate(source, **generation)
-            for number, place in enumerate(places):
-                text = run.tokenizer.decode(outputs[number].tolist(), skip_special_tokens=True)
-                closed = encoding.gates[-1][number, : len(items[place].source)] == 0
-                was_cut = items[place].was_cut
-                rows[place] = core.row(
-                    run, window[place], " ".join(text.split()), [closed], was_cut
-                )
-        for place in range(len(window)):
-            yield rows[place]
-
-
 def predict_main(arguments: Sequence[str]) -> None:
     """As the core's `main`; scored by ROUGE."""
     options = read_flags(Options, arguments, __doc__)
     run = load_run(options.run)
-    examples = read_examples(options, run)
-    flags = {"num_beams": options.beam, "length_penalty": options.length_penalty}
-    flags["max_length"] = options.max_length
+    data = options.data or (run.config.data if options.split else "")
+    examples = read(options.files, data, options.split or "test", options.limit)
+    flags = {
+        "num_beams": options.beam,
+        "length_penalty": options.length_penalty,
+        "max_length": options.max_length,
+    }
     pretrained.generation(run.model.bart, run.config.max_target, **flags)
     run.model.to(find_device(options.device))
     is_packed = pack(run.model)  # last: a packed model can only decode
     documents = [example for example in examples if example.document]
-    rows = predict(run, documents, options.batch_size)
-    write(run, rows, examples, options, "rouge" if options.metric == "auto" else options.metric)
+    rows = core.predict(run, documents, options.batch_size)
+    metric = "rouge" if options.metric == "auto" else options.metric
+    core.write(options, run, rows, examples, metric)
     if is_packed:
         print("decoded with packed weights (shared/pack.py)", file=sys.stderr)
 

@@ -33,18 +33,17 @@ EDGES = np.append(np.arange(51) / 10, np.inf)  # bins of Figures 1 and 7; the la
 
 @torch.inference_mode()
 def attention_map(run: Run, source: Sequence[int], output: Sequence[int]) -> np.ndarray:
-    """Cross-attention (T, S), mean over heads and layers, while the decoder reads its own output
-    (Figure 1).
+    """Figure 1: cross-attention (T, S) to the source of an output, mean over heads and layers.
 
     A pruned word has its share of what Algorithm 1 gives to the dummy, so every row sums to 1.
     """
-    model, collected = run.model.eval(), []
+    model = run.model.eval()
+    collected = []
 
     def record(attention, inputs):
         x, keys, _, bias = inputs
-        collected.append(
-            attention.weights(attention.split_heads(attention.query(x)), keys, bias).mean(1)
-        )
+        queries = attention.split_heads(attention.query(x))
+        collected.append(attention.weights(queries, keys, bias).mean(1))
 
     hooks = [layer.cross_attention.register_forward_pre_hook(record) for layer in model.decoder]
     model(torch.tensor([[*source]]), torch.tensor([[BOS, *output]]))
@@ -54,54 +53,53 @@ def attention_map(run: Run, source: Sequence[int], output: Sequence[int]) -> np.
 
 
 def summed_rows(name: str, run: Run, examples: Sequence[Example]) -> list[dict]:
-    """Figures 1 and 7: distribution of the attention that a retained encoding receives, summed over
-    the output.
-    """
+    """Figures 1 and 7: how much attention a retained encoding receives in all; a row a bin."""
     items = run.encode(examples)
-    sums, pruned = [], []
+    penalty = LENGTH_PENALTY[run.config.units]
+    sums = []
+    pruned = []
     for first in range(0, len(items), 32):
-        source = run.collate(items[first : first + 32]).source
-        penalty = LENGTH_PENALTY[run.config.units]
+        batch = items[first : first + 32]
+        source = run.collate(batch).source
         hypotheses, encoding, _ = generate(run.model, source, length_penalty=penalty)
         gates = encoding.gates[-1] if encoding.gates else torch.ones(source.shape)
-        for number, item in enumerate(items[first : first + 32]):
+        for number, item in enumerate(batch):
             words = [token for token in hypotheses.tokens[number].tolist() if token > EOS]
             sums.append(attention_map(run, item.source, words).sum(0))
             pruned.append((gates[number, : len(item.source)] == 0).numpy())
-    sums, pruned = np.concatenate(sums), np.concatenate(pruned)
+    sums = np.concatenate(sums)
+    pruned = np.concatenate(pruned)
     # D12: Figure 7's mean, 1.80, is nearly the baseline's 1.03 over the 53 % that are retained.
     kept = sums[~pruned]
-    summary = {"mean": kept.mean(), "share_below_0.6": (kept < 0.6).mean()}  # as in the captions
-    summary |= {
+    summary = {
+        "mean": kept.mean(),  # as in the captions, like the next one
+        "share_below_0.6": (kept < 0.6).mean(),
         "sparsity": 100 * pruned.mean(),
         "attention_on_pruned": sums[pruned].sum() / sums.sum(),
     }
-    bins = zip(EDGES[:-1], EDGES[1:], np.histogram(kept, EDGES)[0], strict=True)
-    return [
-        {"run": name, "from": low, "to": high, "encodings": count} | summary
-        for low, high, count in bins
-    ]
+    rows = []
+    for low, high, count in zip(EDGES[:-1], EDGES[1:], np.histogram(kept, EDGES)[0], strict=True):
+        rows.append({"run": name, "from": low, "to": high, "encodings": count} | summary)
+    return rows
 
 
 @torch.inference_mode()
 def type_row(name: str, run: Run, examples: Sequence[Example], stanza: str = "") -> dict:
-    """Figure 5: the share of each type of source encoding that is pruned, in per cent; </s> has no
-    type (D9).
-    """
+    """Figure 5: per cent of each type of source encoding that is pruned; </s> has no type (D9)."""
+    run.model.eval()
     closed = {kind: [] for kind in ("pruned", *UNIT_TYPES)}
-    for example, item, tags in zip(
-        examples, run.encode(examples), tag_sources(examples, stanza), strict=True
-    ):
-        pruned = (
-            run.model.eval().encode(torch.tensor([[*item.source]])).gates[-1][0] == 0
-        ).tolist()
+    tagged = zip(examples, run.encode(examples), tag_sources(examples, stanza), strict=True)
+    for example, item, tags in tagged:
+        gates = run.model.encode(torch.tensor([[*item.source]])).gates[-1][0]  # (S,)
+        pruned = (gates == 0).tolist()
         types, _ = source_types(run.tokenizer.encode(example.source), *tags)
         closed["pruned"] += pruned
         for kind, is_pruned in zip(types, pruned[:-1], strict=False):  # what was cut has no gate
             closed[kind].append(is_pruned)
-    return {"run": name} | {
-        kind: 100 * float(np.mean(values)) if values else 0.0 for kind, values in closed.items()
-    }
+    row = {"run": name}
+    for kind, values in closed.items():
+        row[kind] = 100 * float(np.mean(values)) if values else 0.0
+    return row
 
 
 def measure(
@@ -112,11 +110,8 @@ def measure(
     name, first = next(iter(runs.items()))
     examples = load(first.config.data, split, limit)
     with open_output(out / "attention.csv", overwrite=True) as file:
-        write_csv(
-            file,
-            summed_rows(baseline.name, load_run(baseline), examples)
-            + summed_rows(name, first, examples),
-        )
+        rows = summed_rows(baseline.name, load_run(baseline), examples)
+        write_csv(file, rows + summed_rows(name, first, examples))
     if stanza or all(example.pos for example in examples):
         with open_output(out / "figure_5.csv", overwrite=True) as file:
             write_csv(file, [type_row(name, own, examples, stanza) for name, own in runs.items()])
@@ -147,23 +142,20 @@ def draw(path: Path, title: str, x: str, y: str, lines: dict[str, Sequence[np.nd
 
 
 def sweep(rows: np.ndarray) -> np.ndarray:
-    """Figure 4, from `shared.score`'s rows: sparsity, difference in BLEU or ROUGE-L from the
-    control, low, high.
+    """Figure 4, from `shared.score`'s rows: sparsity; difference in BLEU or ROUGE-L; low; high.
+
+    The difference is from the control, which comes first.
     """
-    pruned = {
-        row["system"]: row["value"]
-        for row in rows
-        if row["metric"] == "pruned" and not row["minus"]
-    }
+    pruned = {}
+    for row in rows:
+        if row["metric"] == "pruned" and not row["minus"]:
+            pruned[row["system"]] = row["value"]
     control = next(name for name, share in pruned.items() if not share)
-    kept = (
-        row for row in rows if row["minus"] == control and row["metric"] in ("bleu", "rougeLsum")
-    )
-    points = (
-        (pruned[row["system"]], row["value"], row["low"], row["high"])
-        for row in kept
-        if "l0" in row["system"]
-    )
+    points = []
+    for row in rows:
+        is_gated = row["minus"] == control and "l0" in row["system"]
+        if is_gated and row["metric"] in ("bleu", "rougeLsum"):
+            points.append((pruned[row["system"]], row["value"], row["low"], row["high"]))
     return np.array([(0, 0, 0, 0), *sorted(points)]).T
 
 
@@ -179,9 +171,7 @@ SIDES = {
 
 
 def growth(paths: Sequence[Path]) -> dict[str, np.ndarray]:
-    """Of each side: lengths of the sources, how many times as fast as the ordinary decoder, low,
-    high.
-    """
+    """Of each side: source tokens; how many times as fast as the ordinary decoder; low; high."""
     points = {name: [] for name in SIDES.values()}
     for path in paths:
         with path.open(encoding="utf-8") as file:
@@ -202,8 +192,7 @@ def main(
     limit: int | None = None,
     stanza: str = "",
 ) -> None:
-    """Measure the L0Drop runs of --run beside the run without gates, on a split of their data, and
-    draw into --out.
+    """Measure --run, beside --baseline, on a split of their data; draw into --out.
 
     `scores`: CSVs of shared.score, a base each. `speed`: CSVs of benchmark.py. `stanza`: folder of
     models, for sources without tags (Figure 5).
@@ -220,30 +209,20 @@ def main(
         title = "The longer the source, the more pruning saves"
         y = "times as fast as the ordinary decoder"
         draw(out / "speed.png", title, "source tokens", y, growth(speed))
-    if (path := out / "attention.csv").exists():
-        rows = read_rows(path)
+    if (out / "attention.csv").exists():
+        rows = read_rows(out / "attention.csv")
         baseline_and_gated = list(dict.fromkeys(rows["run"]))[:2]
         for number, name in zip("17", baseline_and_gated, strict=True):
             own = rows[rows["run"] == name][:30]  # up to 3, the paper's range
             title = f"Figure {number}: an encoding receives {own['mean'][0]:.2f} in all, on average"
             points = {"": (own["from"] + 0.05, own["encodings"])}
-            draw(
-                out / f"figure_{number}.png",
-                title,
-                "attention summed over the output",
-                "encodings",
-                points,
-            )
-    if (path := out / "figure_5.csv").exists():
-        rows = np.sort(read_rows(path), order="pruned")
+            x = "attention summed over the output"
+            draw(out / f"figure_{number}.png", title, x, "encodings", points)
+    if (out / "figure_5.csv").exists():
+        rows = np.sort(read_rows(out / "figure_5.csv"), order="pruned")
         lines = {kind: (rows["pruned"], rows[kind]) for kind in UNIT_TYPES}
-        draw(
-            path.with_suffix(".png"),
-            "Figure 5: which types are pruned",
-            sparsity,
-            "within the type, %",
-            lines,
-        )
+        title = "Figure 5: which types are pruned"
+        draw(out / "figure_5.png", title, sparsity, "within the type, %", lines)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
-"""The rules of Section 7 in place of gates, and the six types of source units that they and Figure
-5 are built on.
+"""The rules of Section 7 in place of gates, and the types of source units of Figure 5.
 
 python -m l0drop.experiments.rules train --rule pos --out runs/pos --init runs/base --stanza FOLDER
 python -m l0drop.experiments.rules predict runs/pos --data FOLDER --out pos.jsonl
@@ -24,13 +23,10 @@ from tokenizers import Encoding as Tokens
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from shared.data import Example, read
-from shared.pack import pack
-from shared.run import find_device, load_weights, one_line_errors, parse, read_config, read_flags
-from shared.score import system_name, write_outputs
+from shared.data import Example
+from shared.run import load_weights, one_line_errors, parse, read_config, read_flags
 
-from .. import loading
-from .. import predict as core
+from .. import loading, predict
 from ..config import PRESETS, TrainConfig
 from ..gates import Memory, compress, dense_memory
 from ..loading import Run
@@ -40,8 +36,7 @@ from .training import train
 
 DROPPED = 10**6  # D8: a source token whose id is raised by this is dropped by a rule
 
-# Footnote 9.  A tag belongs to a group if it starts with one of these: NN covers NNS and NNP, VB
-# covers VBD.
+# Footnote 9.  A tag belongs to a group if it starts with one of these: NN covers NNS and NNP.
 GROUPS = {
     "function": ("CC", "IN", "RP", "TO", "UH", "DT", "WP"),
     "content": ("MD", "JJ", "NN", "RB", "VB"),
@@ -55,11 +50,13 @@ SHARES = {"freq": 0.463, "inv_freq": 0.40}
 
 
 def unit_types(words: Sequence[int], tags: Sequence[str]) -> list[str]:
-    """Type of every unit of a source, from the index of its word and that word's tag (Section 6):
-    first and other
-    pieces of a cut word are "BPEH" and "BPEO", a whole word has the group of its tag.
+    """Type of every unit of a source, from the index of its word and that word's tag (Section 6).
+
+    The first piece of a cut word is "BPEH", the others are "BPEO"; a whole word has its tag's
+    group.
     """
-    pieces, types = Counter(words), []
+    pieces = Counter(words)
+    types = []
     for place, (word, tag) in enumerate(zip(words, tags, strict=True)):
         group = next((group for group, starts in GROUPS.items() if tag.startswith(starts)), "other")
         piece = "BPEO" if word in words[:place] else "BPEH"
@@ -69,10 +66,11 @@ def unit_types(words: Sequence[int], tags: Sequence[str]) -> list[str]:
 
 def keep_pos(types: Sequence[str], tags: Sequence[str]) -> list[bool]:
     """POS rule: drop function words, punctuation, BPEO, and words tagged MD or EX."""
-    dropped, pairs = ("function", "punctuation", "BPEO"), zip(types, tags, strict=True)
-    return [
-        kind not in dropped and (kind == "BPEH" or tag not in ("MD", "EX")) for kind, tag in pairs
-    ]
+    keep = []
+    for kind, tag in zip(types, tags, strict=True):
+        is_dropped_word = kind != "BPEH" and tag in ("MD", "EX")
+        keep.append(kind not in ("function", "punctuation", "BPEO") and not is_dropped_word)
+    return keep
 
 
 # From texts to tags
@@ -86,30 +84,26 @@ def source_types(
     A unit's tag is that of the word in which it begins, or of the next one; "": none, as a
     pretrained model's <s>.
     """
-    words, tags = encoding.word_ids, [*tags, ""]
-    places = [bisect(ends, start) for start, _ in encoding.offsets]
-    unit_tags = [
-        "" if word is None else tags[place] for word, place in zip(words, places, strict=True)
-    ]
-    return unit_types(words, unit_tags), unit_tags
+    unit_tags = []
+    for word, (start, _) in zip(encoding.word_ids, encoding.offsets, strict=True):
+        place = bisect(ends, start)
+        unit_tags.append("" if word is None or place == len(tags) else tags[place])
+    return unit_types(encoding.word_ids, unit_tags), unit_tags
 
 
 def tag_sources(examples: Sequence[Example], folder: str = "") -> list[tuple[list[int], list[str]]]:
-    """Of each source's words, ends in characters and Penn tags: from a corpus that has tags, else
-    from Stanza.
-    """
+    """Where the words of each source end, and their Penn tags: the corpus' own, or Stanza's."""
+    tagged = []
     if all(example.pos for example in examples):
-        words = [re.finditer(r"\S+", example.source) for example in examples]
-        return [
-            ([word.end() for word in own], sum(each.pos, []))
-            for own, each in zip(words, examples, strict=True)
-        ]
-    documents = stanza_pipeline(folder).bulk_process([example.source for example in examples])
-    tokens = [list(document.iter_tokens()) for document in documents]
-    return [
-        ([token.end_char for token in own], [token.words[0].xpos for token in own])
-        for own in tokens
-    ]
+        for example in examples:
+            ends = [word.end() for word in re.finditer(r"\S+", example.source)]
+            tagged.append((ends, sum(example.pos, [])))
+        return tagged
+    for document in stanza_pipeline(folder).bulk_process([example.source for example in examples]):
+        tokens = list(document.iter_tokens())
+        ends = [token.end_char for token in tokens]
+        tagged.append((ends, [token.words[0].xpos for token in tokens]))
+    return tagged
 
 
 @functools.cache
@@ -130,10 +124,8 @@ def stanza_pipeline(folder: str):
 
 
 def attendable(encoding: Encoding) -> Tensor:
-    """(B, S) what the decoder may attend to: behind gates all tokens, behind a rule, which has no
-    log alpha, some.
-    """
-    # D8: what a rule drops is not attended to, and no dummy stands for it.
+    """(B, S) what the decoder may attend to: behind gates all tokens, behind a rule some."""
+    # D8: what a rule drops is not attended to, and no dummy stands for it. It has no log alpha.
     return encoding.keep if encoding.log_alpha else encoding.keep & (encoding.gates[-1] > 0)
 
 
@@ -206,19 +198,19 @@ class RuleConfig(TrainConfig):
 def dropped_units(
     config: RuleConfig, examples: Sequence[Example], tokenizer: Tokenizer
 ) -> frozenset[int]:
-    """D5: token ids that a frequency rule drops, the most frequent (Inv Freq: rarest, first those
-    that no source has)
-    as long as together they cover at most its share of the training sources' tokens; none by other
-    rules.
+    """D5: token ids that a frequency rule drops; none by other rules.
+
+    They are the most frequent ones (Inv Freq: the rarest, first those that no source has) that
+    together cover at most the rule's share of the training sources' tokens.
     """
     if config.rule not in SHARES:
         return frozenset()
     counts = Counter(dict.fromkeys(range(tokenizer.get_vocab_size()), 0))
     for encoding in tokenizer.encode_batch([example.source for example in examples]):
         counts.update(encoding.ids)
-    ranking = sorted(
-        counts, key=lambda unit: (-counts[unit], unit), reverse=config.rule == "inv_freq"
-    )
+    ranking = sorted(counts, key=lambda unit: (-counts[unit], unit))
+    if config.rule == "inv_freq":
+        ranking.reverse()
     covered = itertools.accumulate(counts[unit] for unit in ranking)
     most = (config.share or SHARES[config.rule]) * counts.total()
     return frozenset(unit for unit, cover in zip(ranking, covered, strict=True) if cover <= most)
@@ -251,56 +243,14 @@ def load_run(folder: str | Path) -> RuleRun:
     return RuleRun(config, model, tokenizer, start["first_step"])
 
 
-def predict(arguments: Sequence[str] | None) -> None:
-    """As the core's `predict`, of a run with a rule."""
-    options = read_flags(core.Options, arguments, __doc__)
-    run = load_run(options.run)
-    examples = read_examples(options, run)
-    search = {"beam": options.beam}
-    if options.length_penalty is not None:
-        search["length_penalty"] = options.length_penalty
-    if options.max_length is not None:
-        search["max_length"] = options.max_length
-    run.model.to(find_device(options.device))
-    pack(run.model)  # last: a packed model can only decode
-    documents = [example for example in examples if example.document]
-    rows = core.predict(run, documents, options.batch_size, **search)
-    metric = core.metric_of(examples) if options.metric == "auto" else options.metric
-    write(run, rows, examples, options, metric)
-
-
-def read_examples(options: core.Options, run: Run) -> list[Example]:
-    """The texts or the data that a command line of `predict` names."""
-    data = options.data or (run.config.data if options.split else "")
-    return read(options.files, data, options.split or "test", options.limit)
-
-
-def write(run: Run, rows, examples: list[Example], options: core.Options, metric: str) -> None:
-    """Write the outputs, and the table of scores if there are references."""
-    if options.show_pruned:
-        rows = (
-            row | {"line": f"source: {row['source']}\noutput: {row['prediction']}"} for row in rows
-        )
-    write_outputs(
-        rows,
-        examples,
-        system=options.system or system_name(options.run.name, run.config.seed),
-        seed=run.config.seed,
-        out=options.out,
-        overwrite=options.overwrite,
-        metric=metric,
-        words=options.words,
-        tokenize=options.tokenize,
-    )
-
-
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     command, *flags = (sys.argv[1:] if arguments is None else arguments) or [""]
     if command == "train":
         train(*parse(flags, RuleConfig, PRESETS, __doc__), begin, "rules")
     elif command == "predict":
-        predict(flags)
+        options = read_flags(predict.Options, flags, __doc__)
+        predict.answer(options, load_run(options.run))
     elif command in ("-h", "--help"):
         print(__doc__, "Flags: train --help, predict --help", sep="\n")
     else:

@@ -31,7 +31,7 @@ from ..config import TrainConfig, held_open, l0_weight, learning_rate
 from ..loading import Run
 from ..model import objective
 from ..sparsity import SparsityControl
-from ..train import lengths, sparsity, validate
+from ..train import lengths, report, sparsity, validate
 
 
 def train(
@@ -100,8 +100,7 @@ def train(
     if is_main:
         out.mkdir(parents=True, exist_ok=True)
         run.write_files(out)
-        if done < config.steps:
-            # Of a finished run that is extended.
+        if done < config.steps:  # a finished run that is extended
             (out / "model.safetensors").unlink(missing_ok=True)
 
     accelerator.init_trackers("l0drop", vars(config))
@@ -151,18 +150,6 @@ def train(
     states = [load_file(path / "model.safetensors") for path in last]
     mean = {name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]}
     save_file(mean, out / "model.safetensors")
-
-    # The loss where each target stands beside another source; a rule drops that source's tokens.
-    others = validation[1:] + validation[:1]
-    exchanged = [
-        item._replace(source=other.source) for item, other in zip(validation, others, strict=True)
-    ]
     load_weights(run.model, out / "model.safetensors")  # where tied weights stand once
-    row = validate(run, validation)
-    exchanged_loss = validate(run, exchanged)["validation_loss"]
-    print(
-        f"{out}: {config.steps} updates, validation loss {row['validation_loss']:.3f}, "
-        f"with the sources exchanged {exchanged_loss:.3f} (should be higher)"
-    )
-    print(f"{100 * row['sparsity']:.1f} % of the encodings are pruned")
+    report(run, validation, out)
     print(f"next: python -m {__package__}.{kind} predict {out} FILE.txt")

@@ -1,7 +1,7 @@
-"""What the tests share: one thread, no network, and small random models that do something worth
-testing.
-"""
+"""What the tests share: one thread, no network, small models that do something worth testing."""
 
+import contextlib
+import itertools
 import json
 import os
 from dataclasses import replace
@@ -58,6 +58,26 @@ def characters():
     return train_tokenizer(TEXTS, "char", 60)
 
 
+class Killed(BaseException):
+    """Ends a training as a kill would."""
+
+
+@contextlib.contextmanager
+def killed_before(training, number: int):
+    """What trains inside, by the module `training`, ends before its update `number`, from 0."""
+    rate = training.learning_rate
+    updates = itertools.count()
+
+    def kill(*arguments):
+        if next(updates) == number:
+            raise Killed
+        return rate(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(training, "learning_rate", kill)
+        yield
+
+
 def log(run: Path) -> list[dict]:
     return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
 
@@ -73,15 +93,11 @@ def whole(tmp_path_factory) -> dict[str, Path]:
     from ..train import train
 
     folder = tmp_path_factory.mktemp("runs")
-    base = replace(SMALL, l0drop="none")
-    configs = {
-        "base": base,
-        "scratch": replace(SMALL, accumulate=2),
-        "init": replace(SMALL, accumulate=2, init=str(folder / "base"), l0_weight=0.3),
-    }
-    for name, config in configs.items():
-        train(config, folder / name)
-    return {name: folder / name for name in configs}
+    two = replace(SMALL, accumulate=2)
+    train(replace(SMALL, l0drop="none"), folder / "base")
+    train(two, folder / "scratch")
+    train(replace(two, init=str(folder / "base"), l0_weight=0.3), folder / "init")
+    return {name: folder / name for name in ("base", "scratch", "init")}
 
 
 @pytest.fixture

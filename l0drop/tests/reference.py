@@ -1,5 +1,4 @@
-"""The paper once more, slowly: float64 NumPy and Python loops, one sentence at a time, so without
-padding or masks.
+"""The paper once more, slowly: float64 loops, one sentence at a time, without padding or masks.
 
 Written from the paper's equations and from what the released code does, not from the package.
 Weights come as a dictionary of arrays under the model's parameter names (`numpy_weights`).
@@ -33,9 +32,7 @@ def linear(w: dict, name: str, x: np.ndarray) -> np.ndarray:
 def multi_head(
     w: dict, name: str, x: np.ndarray, memory: np.ndarray, heads: int, causal: bool = False
 ) -> np.ndarray:
-    """Eq. (1) per head on its slice of the width (Vaswani et al.); `causal`: query j sees memory
-    0..j only.
-    """
+    """Eq. (1) per head on its slice of the width; `causal`: query j sees memory 0..j only."""
     queries, keys = linear(w, f"{name}.query", x), linear(w, f"{name}.key", memory)
     values = linear(w, f"{name}.value", memory)
     size = x.shape[1] // heads
@@ -44,9 +41,8 @@ def multi_head(
         part = slice(head * size, (head + 1) * size)
         for j in range(len(x)):
             seen = range(j + 1) if causal else range(len(memory))
-            weights = softmax(
-                np.array([queries[j, part] @ keys[i, part] / math.sqrt(size) for i in seen])
-            )
+            logits = [queries[j, part] @ keys[i, part] / math.sqrt(size) for i in seen]
+            weights = softmax(np.array(logits))
             joined[j, part] = sum(a * values[i, part] for a, i in zip(weights, seen, strict=True))
     return linear(w, f"{name}.output", joined)
 
@@ -67,13 +63,10 @@ def position(index: int, width: int) -> np.ndarray:
 
 
 def embed(w: dict, tokens: list[int]) -> np.ndarray:
-    width = w["embedding.weight"].shape[1]
-    return np.array(
-        [
-            w["embedding.weight"][t] * math.sqrt(width) + position(i, width)
-            for i, t in enumerate(tokens)
-        ]
-    )
+    table = w["embedding.weight"]
+    width = table.shape[1]
+    rows = [table[t] * math.sqrt(width) + position(i, width) for i, t in enumerate(tokens)]
+    return np.array(rows)
 
 
 def encoder_layer(w: dict, layer: int, x: np.ndarray, heads: int) -> np.ndarray:
@@ -94,14 +87,10 @@ def decode(w: dict, tokens: list[int], memory: np.ndarray, layers: int, heads: i
     """Eq. (3), and the logits by the tied embeddings: (T, V)."""
     y = embed(w, tokens)
     for name in (f"decoder.{layer}" for layer in range(layers)):
-        y = layer_norm(
-            w,
-            f"{name}.norms.0",
-            y + multi_head(w, f"{name}.self_attention", y, y, heads, causal=True),
-        )
-        y = layer_norm(
-            w, f"{name}.norms.1", y + multi_head(w, f"{name}.cross_attention", y, memory, heads)
-        )
+        attended = multi_head(w, f"{name}.self_attention", y, y, heads, causal=True)
+        y = layer_norm(w, f"{name}.norms.0", y + attended)
+        attended = multi_head(w, f"{name}.cross_attention", y, memory, heads)
+        y = layer_norm(w, f"{name}.norms.1", y + attended)
         y = layer_norm(w, f"{name}.norms.2", y + feed_forward(w, f"{name}.feed_forward", y))
     return y @ w["embedding.weight"].T
 
@@ -145,10 +134,8 @@ def algorithm1(
     kept = [i for i, g in enumerate(gates) if g != 0]  # line 1
     kept_gates, kept_states = [gates[i] for i in kept], [states[i] for i in kept]  # line 2
     count = len(gates) - len(kept)  # line 3
-    # line 4
-    memory = [np.zeros(states.shape[1])] + [
-        x * g for x, g in zip(kept_states, kept_gates, strict=True)
-    ]
+    gated = [x * g for x, g in zip(kept_states, kept_gates, strict=True)]
+    memory = [np.zeros(states.shape[1]), *gated]  # line 4
     counts = [count] + [1] * len(kept)
     q, keys, values = query @ wq, [m @ wk for m in memory], [m @ wv for m in memory]  # line 5
     logits = [q @ k / math.sqrt(len(query)) for k in keys]  # line 6
@@ -160,9 +147,7 @@ def algorithm1(
 
 
 def label_smoothed_loss(logits: np.ndarray, target: list[int], smoothing: float) -> float:
-    """Mean over the target's tokens of cross-entropy to (1 - smoothing) one-hot + smoothing uniform
-    over V.
-    """
+    """Mean over the target's tokens of the cross-entropy to the smoothed one-hot vectors."""
     total = 0.0
     for row, token in zip(logits, target, strict=True):
         log_p = np.log(softmax(row))
@@ -197,9 +182,8 @@ def beam_search(
     going, finished = [([], 0.0)], []
     for length in range(1, limit + 1):
         candidates = []
-        for (prefix, score), row in zip(
-            going, next_log_probabilities([p for p, _ in going]), strict=True
-        ):
+        rows = next_log_probabilities([prefix for prefix, _ in going])
+        for (prefix, score), row in zip(going, rows, strict=True):
             for token, log_probability in enumerate(row):
                 if token not in forbidden and (token != eos or length >= max(min_length, 2)):
                     candidates.append((prefix + [token], score + log_probability))

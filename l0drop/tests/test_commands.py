@@ -1,10 +1,10 @@
-"""Train, kill, resume; several processes; one bad input each."""
+"""Train, kill, resume; several processes; what a user can do wrong."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,42 +12,24 @@ import pytest
 
 pytest.importorskip("shared")
 
-from shared.run import checkpoints  # noqa: E402
+from shared.run import checkpoints
 
 from .. import predict
-from .. import train as training  # noqa: E402
-from ..loading import load_run  # noqa: E402
-from ..train import train  # noqa: E402
-from .conftest import SMALL, log, same_weights  # noqa: E402
-
-
-class Killed(BaseException):
-    """Ends a training as a kill would."""
-
-
-def killed_at(number, monkeypatch, config, out):
-    """Start a training and end it before update `number`, from 0 on."""
-    rate, steps = training.learning_rate, iter(range(100))
-
-    def kill(*arguments):
-        if next(steps) == number:
-            raise Killed
-        return rate(*arguments)
-
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(training, "learning_rate", kill)
-        train(config, out)
+from .. import train as training
+from ..loading import load_run
+from ..train import train
+from .conftest import SMALL, killed_before, log, same_weights
 
 
 @pytest.mark.parametrize(("name", "at"), [("scratch", 1), ("scratch", 3), ("init", 3)])
-def test_a_killed_training_resumes_to_the_same_bits(whole, tmp_path, monkeypatch, name, at):
-    """Dropout, gates, lambda's multiplier, Adam and the order of the data; before the first
-    checkpoint, too.
+def test_a_killed_training_resumes_to_the_same_bits(whole, tmp_path, name, at):
+    """Dropout, gates, lambda, Adam, the order of the data; before the first checkpoint, too.
 
     Updates of two micro-batches, so that the data go on at the right one.
     """
     config = load_run(whole[name]).config
-    killed_at(at, monkeypatch, config, tmp_path / "killed")
+    with killed_before(training, at):
+        train(config, tmp_path / "killed")
     train(config, tmp_path / "killed", resume=True)
     assert same_weights(whole[name], tmp_path / "killed")
     assert log(whole[name]) == log(tmp_path / "killed")
@@ -67,50 +49,33 @@ def test_a_training_killed_by_a_signal_resumes_to_the_same_bits(whole, tmp_path)
     environment = os.environ | {"OMP_NUM_THREADS": "1"}  # two threads add in another order
     with subprocess.Popen([sys.executable, "-c", code], cwd=top, env=environment) as child:
         while not checkpoints(out) and child.poll() is None:
-            pass
+            time.sleep(0.01)
         child.send_signal(signal.SIGKILL)
     train(load_run(whole["scratch"]).config, out, resume=True)
     assert same_weights(whole["scratch"], out) and log(whole["scratch"]) == log(out)
 
 
 def test_a_finished_run_resumes_to_nothing_and_a_longer_one_goes_on(whole, tmp_path):
-    """With more steps it ends as if it had been that long from the start (a constant lambda)."""
+    """With more steps it ends as if it had been that long from the start (a constant lambda).
+
+    Until then it has no weights, for those of before are not its own; other data are refused.
+    """
+    out = tmp_path / "run"
     config = replace(load_run(whole["init"]).config, steps=4)
-    train(config, tmp_path / "run")
-    before = {path: path.read_bytes() for path in (tmp_path / "run").glob("*.*")}
-    train(config, tmp_path / "run", resume=True)
+    longer = replace(config, steps=6)
+    train(config, out)
+    before = {path: path.read_bytes() for path in out.glob("*.*")}
+    train(config, out, resume=True)
+    with pytest.raises(ValueError, match=r"was trained on \d+ examples, sha256"):
+        train(replace(longer, data="toy:count=25,seed=5"), out, resume=True)
     assert {path: path.read_bytes() for path in before} == before
-    train(replace(config, steps=6), tmp_path / "run", resume=True)
-    assert same_weights(whole["init"], tmp_path / "run")
-    assert load_run(tmp_path / "run").config.steps == 6
-
-
-def test_a_run_that_is_being_lengthened_has_no_old_weights(whole, tmp_path, monkeypatch):
-    config = replace(SMALL, steps=4)
-    train(config, tmp_path / "run")
-
-    def kill(*_):
-        raise Killed
-
-    monkeypatch.setattr(training, "learning_rate", kill)
-    with pytest.raises(Killed):
-        train(replace(config, steps=6), tmp_path / "run", resume=True)
+    with killed_before(training, 0):
+        train(longer, out, resume=True)
     with pytest.raises(ValueError, match="model.safetensors is missing"):
-        load_run(tmp_path / "run")
-
-
-def test_resume_says_where_it_begins_and_refuses_other_data(tmp_path, capsys):
-    (tmp_path / "data").mkdir()
-    rows = [{"document": [f"the {n} dogs ran .", "home"], "summary": ["dogs"]} for n in range(40)]
-    text = "\n".join(map(json.dumps, rows))
-    (tmp_path / "data/train.jsonl").write_text(text)
-    (tmp_path / "data/validation.jsonl").write_text(text)
-    config = replace(SMALL, data=str(tmp_path / "data"), steps=2, average_last=1)
-    train(config, tmp_path / "run", resume=True)
-    assert "does not exist yet: a new training begins" in capsys.readouterr().out
-    (tmp_path / "data/train.jsonl").write_text(text.replace("7 dogs", "7 cats"))
-    with pytest.raises(ValueError, match="was trained on 40 examples, sha256"):
-        train(replace(config, steps=4), tmp_path / "run", resume=True)
+        load_run(out)
+    train(longer, out, resume=True)
+    assert same_weights(whole["init"], out)
+    assert load_run(out).config.steps == 6
 
 
 def two_processes(out):
@@ -157,42 +122,38 @@ def test_variables_of_the_shell_change_nothing(whole, tmp_path, monkeypatch):
 
 
 def test_a_tracker_gets_what_the_log_gets(whole, tmp_path):
-    """And changes no weight; one that is not installed is refused."""
-    config = load_run(whole["scratch"]).config
-    with pytest.raises(ValueError, match="--log-with aim is not installed"):
-        train(replace(config, log_with="aim"), tmp_path / "new")
-    assert not (tmp_path / "new").exists()
+    """And changes no weight."""
     pytest.importorskip("tensorboard")
-    train(replace(config, log_with="tensorboard"), tmp_path / "run")
+    config = replace(load_run(whole["scratch"]).config, log_with="tensorboard")
+    train(config, tmp_path / "run")
     assert same_weights(whole["scratch"], tmp_path / "run")
     assert list((tmp_path / "run").rglob("events.out.tfevents*"))
 
 
-@pytest.mark.parametrize(
-    ("command", "flags", "message"),
-    [
-        (training, ["--out", "{tmp}/new", "--heads", "3"], "multiple of heads"),
-        (
-            training,
-            ["--out", "{tmp}/new", "--init", "{run}", "--width", "32"],
-            "--width: {run} has 16, leave it out",
-        ),
-        (training, ["--out", "{tmp}/new", "--data", "{tmp}/bad.jsonl"], "bad.jsonl:1"),
-        (
-            predict,
-            ["{run}", "--data", "toy", "--limit", "1", "--out", "{run}/config.json"],
-            "config.json exists",
-        ),
-    ],
-)
-def test_bad_input_is_one_line_and_loses_nothing(whole, tmp_path, capsys, command, flags, message):
-    run = whole["scratch"]
+REFUSED = [  # command, flags, words of its one line
+    (training, "--out {tmp}/new --heads 3", "multiple of heads"),
+    (training, "--out {tmp}/new --init {run} --width 32", "--width: {run} has 16, leave it out"),
+    (training, "--out {tmp}/new --data {tmp}/bad.jsonl", "bad.jsonl:1"),
+    (training, "--out {tmp}/new --l0-start 5", "--l0-start 5 needs --l0-weight"),
+    (
+        training,
+        "--out {tmp}/new --steps 4 --save-every 2 --average-last 3",
+        "4 steps are too few for 3 checkpoints, 2 apart: add --average-last 1",
+    ),
+    (training, "--out {tmp}/new --log-with aim", "--log-with aim is not installed"),
+    (training, "--out {run}", "exists: add --resume to go on with it, or choose another --out"),
+    (predict, "{run} --data toy --limit 1 --out {run}/config.json", "config.json exists"),
+]
+
+
+def test_bad_input_is_one_line_and_loses_nothing(base, tmp_path, capsys):
     (tmp_path / "bad.jsonl").write_text('{"sorce": "x"}\n')
-    before = {path: path.read_bytes() for path in run.iterdir() if path.is_file()}
-    with pytest.raises(SystemExit) as stop:
-        command.main([flag.format(tmp=tmp_path, run=run) for flag in flags])
-    error = capsys.readouterr().err
-    assert stop.value.code == 2 and error.count("\n") == 1 and message.format(run=run) in error
-    assert {path: path.read_bytes() for path in before} == before and not (
-        tmp_path / "new"
-    ).exists()
+    before = {path: path.read_bytes() for path in base.iterdir() if path.is_file()}
+    for command, flags, message in REFUSED:
+        with pytest.raises(SystemExit) as stop:
+            command.main(flags.format(tmp=tmp_path, run=base).split())
+        error = capsys.readouterr().err
+        assert (stop.value.code, error.count("\n")) == (2, 1), error
+        assert message.format(run=base) in error
+    assert {path: path.read_bytes() for path in before} == before
+    assert not (tmp_path / "new").exists()

@@ -1,13 +1,11 @@
-"""The model around the equations, its limits, and search: what must change the output, and what
-must not.
-"""
+"""The model around the equations, its limits, and search: what may change the output."""
 
 import pytest
 import torch
 from torch import tensor
 
 from .. import search
-from ..gates import dense_memory
+from ..gates import Memory, dense_memory
 from ..model import BOS, EOS, PAD, POSITIONS, Attention, ModelConfig, Transformer, objective
 from ..search import beam_search, generate
 from . import reference
@@ -25,20 +23,12 @@ def difference(a: torch.Tensor, b: torch.Tensor) -> float:
     return (a - b).abs().max().item()
 
 
-@pytest.fixture
-def pruning(make_model):
-    """A model that prunes some of `ragged`'s states in some rows and none in another."""
-    return make_model(3)
-
-
 # Architecture
 
 
 @pytest.mark.parametrize("place, extra", [("none", 0), ("output", 513), ("every", 6 * 513)])
 def test_params_at_paper_size(place, extra):
-    """Appendix A's base Transformer, one embedding (D21); an L0Drop layer is a weight vector and a
-    bias; D10: six.
-    """
+    """Appendix A's base Transformer, one embedding (D21); L0Drop: a weight vector and a bias."""
     with torch.device("meta"):
         model = Transformer(ModelConfig(32_000, 512, 2048, 8, 6, 6, l0drop=place))
     vocabulary, d, inner = 32_000, 512, 2048
@@ -50,29 +40,31 @@ def test_params_at_paper_size(place, extra):
 
 
 def test_d10_gates_after_every_encoder_layer(make_model, ragged):
-    """Section 6, "earlier": what a layer closes enters the next one as a zero, which is still
-    attended to.
-    """
+    """Section 6, "earlier": what a layer closes enters the next one as a zero."""
     model = make_model(l0drop="every", encoder_layers=3)
-    encoding, w, tokens = model.encode(ragged), reference.numpy_weights(model), ragged[0].tolist()
+    encoding, w = model.encode(ragged), reference.numpy_weights(model)
     assert len(encoding.gates) == len(encoding.log_alpha) == 3
-    states = reference.embed(w, tokens)
-    for layer in range(3):
-        states = reference.encoder_layer(w, layer, states, 4)
-        log_alpha = reference.linear(w, f"l0drop.{layer}.predictor", states)[:, 0]
-        gates = [reference.expected_gate(a) for a in log_alpha]
-        assert 0 in gates and encoding.gates[layer][0].tolist() == pytest.approx(gates, abs=1e-3)
-        states = states * [[gate] for gate in gates]
-    torch.testing.assert_close(encoding.states[0].double(), tensor(states), rtol=0, atol=1e-3)
+    closed = set()  # layers that close a gate
+    for row, length in enumerate((9, 5, 1, 7)):
+        states = reference.embed(w, ragged[row, :length].tolist())
+        for layer in range(3):
+            states = reference.encoder_layer(w, layer, states, 4)
+            log_alpha = reference.linear(w, f"l0drop.{layer}.predictor", states)[:, 0]
+            gates = [reference.expected_gate(a) for a in log_alpha]
+            found = encoding.gates[layer][row, :length].tolist()
+            assert found == pytest.approx(gates, abs=1e-3)
+            states = states * [[gate] for gate in gates]
+            closed |= {layer} if 0 in gates else set()
+        own = encoding.states[row, :length].double()
+        torch.testing.assert_close(own, tensor(states), rtol=0, atol=1e-3)
+    assert closed == {0, 1, 2}
 
 
 # Masks
 
 
 def test_d18_counts_are_rounded_in_bfloat16_only(make_model):
-    """log(1463) = 7.288 becomes 7.281 in bfloat16, so the dummy gets up to 0.7 % too little;
-    float32 is exact.
-    """
+    """log(1463) = 7.288 becomes 7.281 in bfloat16: the dummy gets up to 0.7 % too little."""
     attention = make_model().decoder[0].cross_attention
     x, zeros, other = torch.randn(1, 2, 16), torch.zeros(1, 1463, 16), torch.randn(1, 3, 16)
     x = attention.split_heads(attention.query(x))
@@ -80,9 +72,8 @@ def test_d18_counts_are_rounded_in_bfloat16_only(make_model):
     dense = attention.weights(x, dense_keys, None)[..., :1463].sum(-1)
     keys, _ = attention.project(torch.cat([zeros[:, :1], other], 1))
     counts = tensor([1463.0, 1, 1, 1]).log()
-    torch.testing.assert_close(
-        attention.weights(x, keys, counts)[..., 0], dense, rtol=1e-4, atol=1e-6
-    )
+    exact = attention.weights(x, keys, counts)[..., 0]
+    torch.testing.assert_close(exact, dense, rtol=1e-4, atol=1e-6)
     rounded = attention.weights(x, keys, counts.bfloat16().float())[..., 0]
     assert (rounded < dense).all() and (rounded > 0.99 * dense).all()
 
@@ -108,20 +99,17 @@ def test_limit_everything_closed(make_model, ragged, targets):
     model = make_model()
     model.l0drop[0].predictor.bias.data.fill_(-50)
     encoding = model.encode(ragged)
-    torch.testing.assert_close(
-        model.pruned(encoding).log_counts.exp(), tensor([[9.0], [5], [1], [7]])
-    )
+    counts = model.pruned(encoding).log_counts.exp()
+    torch.testing.assert_close(counts, tensor([[9.0], [5], [1], [7]]))
     logits = logits_of(model, encoding, targets)
-    torch.testing.assert_close(
-        logits, logits_of(model, encoding, targets, prune=False), rtol=0, atol=1e-5
-    )
+    dense = logits_of(model, encoding, targets, prune=False)
+    torch.testing.assert_close(logits, dense, rtol=0, atol=1e-5)
     alone = logits_of(model, model.encode(ragged[2:3]), targets[:1])
     torch.testing.assert_close(logits[:1], alone, rtol=0, atol=1e-5)
 
 
 def test_d4_sampled_zeros_are_hidden_in_training(make_model, ragged, targets):
-    """D4: the released option hides sampled zeros from cross-attention, in training alone; the
-    default leaves them in.
+    """D4: the released option hides sampled zeros, in training alone; the default does not.
 
     A sentence whose gates are all closed attends to its zeros uniformly: what the default does, not
     NaN.
@@ -146,15 +134,11 @@ def test_d4_sampled_zeros_are_hidden_in_training(make_model, ragged, targets):
 
 
 def test_every_sublayer_and_every_attention_drops(make_model, ragged, targets):
-    """Appendix A: the embeddings, each sublayer's output, and the weights of each attention, in
-    training only.
-    """
+    """Appendix A: embeddings, sublayers and attention weights, in training only."""
     model = make_model(l0drop="none", residual_dropout=0.4, attention_dropout=0.2)
     assert torch.equal(model(ragged, targets)[0], make_model(l0drop="none")(ragged, targets)[0])
-    sites, calls = (
-        [module for module in model.modules() if isinstance(module, torch.nn.Dropout)],
-        [],
-    )
+    sites = [module for module in model.modules() if isinstance(module, torch.nn.Dropout)]
+    calls = []
     for site in sites:
         site.register_forward_hook(lambda site, *_: calls.append(sites.index(site)))
     model.train()(ragged, targets)
@@ -169,15 +153,13 @@ def test_every_sublayer_and_every_attention_drops(make_model, ragged, targets):
             site.p = 0.0
         assert not torch.equal(model(ragged, targets)[0], model(ragged, targets)[0])
     sites[0].p = 1.0
-    # positions are dropped, too
+    # Positions are dropped, too.
     assert not model.embed(ragged).any() and model.eval().embed(ragged).any()
 
 
 @pytest.mark.parametrize("place", ["none", "output", "every"])
 def test_forward_and_backward_stay_on_their_device(make_model, ragged, targets, place):
-    """On "meta" nothing is computed, but a tensor made on another device is refused, as it would be
-    on a GPU.
-    """
+    """On "meta" nothing is computed, but a tensor of another device is refused, as on a GPU."""
     model = make_model(l0drop=place, mask_closed_in_training=True).train().to("meta")
     source, target = ragged.to("meta"), targets.to("meta")
     logits, encoding = model(source, target)
@@ -188,35 +170,16 @@ def test_forward_and_backward_stay_on_their_device(make_model, ragged, targets, 
 # Keys, values, caches
 
 
-def test_cached_decoding_is_uncached_decoding(pruning, ragged, targets):
+def test_cached_decoding_is_uncached_decoding(model, ragged, targets):
     """The target in pieces, with the past handed on, gives the logits of the whole."""
-    memory, past, pieces = memory_of(pruning, pruning.encode(ragged)), None, []
+    memory = memory_of(model, model.encode(ragged))
+    past = None
+    pieces = []
     for piece in targets.split([1, 2, 3], dim=1):
-        logits, past = pruning.decode(piece, memory, past)
+        logits, past = model.decode(piece, memory, past)
         pieces.append(logits)
-    torch.testing.assert_close(
-        torch.cat(pieces, 1), pruning.decode(targets, memory)[0], rtol=0, atol=2e-5
-    )
-
-
-@pytest.mark.parametrize("place", ["none", "output", "every"])
-def test_batch_of_one_is_a_row_of_a_padded_batch(make_model, ragged, targets, place):
-    """Neither padding nor neighbours change the logits of a sentence, nor its hypothesis and
-    score.
-    """
-    model = make_model(3, l0drop=place)
-    logits, found = (
-        model(ragged, targets)[0],
-        generate(model, ragged, min_length=5, extra_length=6).hypotheses,
-    )
-    for row in range(4):
-        alone = ragged[row : row + 1, : int((ragged[row] != PAD).sum())]
-        torch.testing.assert_close(
-            model(alone, targets[row : row + 1])[0][0], logits[row], rtol=0, atol=5e-5
-        )
-        tokens, score = generate(model, alone, min_length=5, extra_length=6).hypotheses
-        assert words(tokens[0]) == words(found.tokens[row])
-        assert score.item() == pytest.approx(found.scores[row].item(), abs=5e-5)
+    whole, _ = model.decode(targets, memory)
+    torch.testing.assert_close(torch.cat(pieces, 1), whole, rtol=0, atol=2e-5)
 
 
 # Search
@@ -231,20 +194,15 @@ def words(row: torch.Tensor) -> list[int]:
 
 
 def teacher(model, source: torch.Tensor):
-    """Log-probabilities of what follows each prefix, the slow way: no cache, dense memory, copied
-    for every prefix.
-    """
+    """Log-probabilities of what follows each prefix: no cache, a dense memory for each prefix."""
     encoding = model.encode(source.unsqueeze(0))
     memory = dense_memory(encoding.states, encoding.keep)
 
     def next_log_probabilities(prefixes: list[list[int]]) -> list[list[float]]:
         copies = [tensor.repeat_interleave(len(prefixes), 0) for tensor in memory]
         target = tensor([[BOS, *prefix] for prefix in prefixes])
-        return (
-            model.decode(target, model.project(type(memory)(*copies)))[0][:, -1]
-            .log_softmax(-1)
-            .tolist()
-        )
+        logits, _ = model.decode(target, model.project(Memory(*copies)))
+        return logits[:, -1].log_softmax(-1).tolist()
 
     return next_log_probabilities
 
@@ -264,16 +222,17 @@ def test_beam_search_is_the_naive_one(make_model, ragged, seed, least, alpha):
 
 @pytest.fixture
 def speak(make_model, monkeypatch):
-    """Beam search over given bigrams: the model's logits are replaced, all else is left as it
-    is.
-    """
+    """Beam search over given bigrams: they replace the model's logits, and nothing else."""
     model = make_model(vocabulary=8, encoder_layers=1, decoder_layers=1)
     memory, real_decode = memory_of(model, model.encode(tensor([[5, EOS]]))), model.decode
 
     def find(table: torch.Tensor, beam: int, alpha: float, min_length: int = 0):
         """table (T, V, V): at each place, log-probabilities of the next word for each last word."""
         places = iter(table)
-        decode = lambda target, *rest: (next(places)[target], real_decode(target, *rest)[1])  # noqa: E731
+
+        def decode(target, *rest):
+            return next(places)[target], real_decode(target, *rest)[1]
+
         monkeypatch.setattr(model, "decode", decode)
         tokens, scores = beam_search(model, memory, tensor([len(table)]), beam, alpha, min_length)
         return words(tokens[0]), scores.item()
@@ -283,40 +242,28 @@ def speak(make_model, monkeypatch):
 
 @pytest.mark.parametrize("beam, alpha", [(1, 0.6), (3, 0.0), (3, 2.0), (9, 0.6)])
 def test_d7_beam_search_over_random_bigrams(speak, beam, alpha):
-    """Twenty languages, some of which end early and some late, searched as the lists do; 9 beams
-    for 5 words.
-    """
+    """Twenty languages, some of which end early and some late; 9 beams for 5 words, too."""
     lengths = set()
     for number in range(20):
         logits = 2 * torch.randn(8, 8, 8)
         logits[..., EOS] += number % 4
         table, least = logits.log_softmax(-1), number % 3
         rows = table.tolist()
+
+        def follow(prefixes, rows=rows):
+            return [rows[len(prefix)][[BOS, *prefix][-1]] for prefix in prefixes]
+
         tokens, score = speak(table, beam, alpha, least)
-        expected = reference.beam_search(
-            lambda prefixes, rows=rows: [
-                rows[len(prefix)][prefix[-1] if prefix else BOS] for prefix in prefixes
-            ],
-            beam,
-            8,
-            alpha,
-            EOS,
-            [PAD, BOS],
-            least,
-        )
+        expected = reference.beam_search(follow, beam, 8, alpha, EOS, [PAD, BOS], least)
         assert tokens == expected[0] and score == pytest.approx(expected[1], abs=1e-5)
         lengths.add(len(tokens))
     assert len(lengths) >= 4
 
 
 def test_d7_outputs_may_be_so_much_longer_than_their_own_source(model, ragged, monkeypatch):
-    """D7: the limit is the source's tokens, padding not counted, plus `extra_length`; at most the
-    position table.
-    """
+    """D7: the source's tokens without padding, plus `extra_length`; at most all positions."""
     seen = []
-    monkeypatch.setattr(
-        search, "beam_search", lambda model, memory, limits, *rest, **named: seen.append(limits)
-    )
+    monkeypatch.setattr(search, "beam_search", lambda model, memory, limits: seen.append(limits))
     generate(model, ragged, extra_length=3)
     generate(model, ragged, extra_length=POSITIONS - 7)
     assert [limits.tolist() for limits in seen] == [[12, 8, 4, 10], [4096, 4094, 4090, 4096]]
@@ -324,9 +271,7 @@ def test_d7_outputs_may_be_so_much_longer_than_their_own_source(model, ragged, m
 
 def test_what_does_not_fit_is_refused(model, ragged):
     """More tokens than positions; sampled gates, which would give another score at every call."""
-    with pytest.raises(
-        ValueError, match="sequence of 4097 tokens does not fit the position table of 4096"
-    ):
+    with pytest.raises(ValueError, match="4097 tokens does not fit the position table of 4096"):
         model.encode(torch.full((1, 4097), 5))
     with pytest.raises(ValueError, match="min_length is 9, the longest output of a source"):
         generate(model, ragged, extra_length=0, min_length=9)
@@ -339,14 +284,3 @@ def test_half_precision_trains(model, ragged, targets):
     logits, encoding = model.bfloat16().train()(ragged, targets)
     logits.float().sum().backward()
     assert logits.dtype == encoding.states.dtype == torch.bfloat16
-
-
-def test_memory_may_be_pruned_or_dense(make_model, ragged):
-    """Two ways to hold the source, one result."""
-    model = make_model(3)
-    pruned, dense = (
-        generate(model, ragged, prune, extra_length=6, min_length=5) for prune in (True, False)
-    )
-    assert pruned.memory_length < dense.memory_length == 9
-    assert torch.equal(pruned.hypotheses.tokens, dense.hypotheses.tokens)
-    torch.testing.assert_close(pruned.hypotheses.scores, dense.hypotheses.scores, rtol=0, atol=2e-5)

@@ -15,9 +15,7 @@ from ..model import PAD, ModelConfig, Transformer, objective
 
 @pytest.fixture
 def pair():
-    """one.py's model and the package's with the same weights; the gates are spread, some are closed
-    for good.
-    """
+    """one.py's model and the package's with the same weights; some gates are closed for good."""
     small = one.Transformer(has_gates=True)
     torch.nn.init.normal_(small.l0drop[0].predictor.weight, std=0.4)
     sizes = dict(
@@ -35,19 +33,14 @@ def pair():
 
 def ragged_batch(generator: torch.Generator) -> tuple[torch.Tensor, ...]:
     source, target_input, target = one.sentences(8, generator)
-    return (
-        source.masked_fill(torch.arange(21) >= torch.arange(14, 22).unsqueeze(-1), PAD),
-        target_input,
-        target,
-    )
+    is_padding = torch.arange(21) >= torch.arange(14, 22).unsqueeze(-1)
+    return source.masked_fill(is_padding, PAD), target_input, target
 
 
 def test_the_functions_of_the_idea_are_equal():
-    log_alpha, keep, states = (
-        torch.randn(5, 9) * 4,
-        torch.rand(5, 9) < 0.8,
-        torch.randn(5, 9, one.D),
-    )
+    log_alpha = torch.randn(5, 9) * 4
+    keep = torch.rand(5, 9) < 0.8
+    states = torch.randn(5, 9, one.D)
     torch.manual_seed(1)
     drawn = one.sample_gates(log_alpha)
     torch.manual_seed(1)
@@ -61,13 +54,9 @@ def test_the_functions_of_the_idea_are_equal():
 
 
 def test_three_updates_are_equal(pair):
-    """Loss, gradients and outputs, before and after each, on padded sources, with the same noise in
-    the gates.
-    """
-    generator, optimizers = (
-        torch.Generator().manual_seed(0),
-        [torch.optim.Adam(m.parameters(), 1e-3) for m in pair],
-    )
+    """Loss, gradients and outputs, on padded sources, with the same noise in the gates."""
+    generator = torch.Generator().manual_seed(0)
+    optimizers = [torch.optim.Adam(model.parameters(), 1e-3) for model in pair]
     small, large = pair
     for step in range(4):
         source, target_input, target = ragged_batch(generator)
@@ -106,12 +95,8 @@ def changed_copy(**constants) -> dict:
     text = Path(one.__file__).read_text(encoding="utf-8").replace("sentences(500,", "sentences(10,")
     for name, value in {"BEFORE": 2, "AFTER": 2, **constants}.items():
         # `A, B = 1, 2` becomes `A, B = 1, 2; B = value`
-        text, count = re.subn(
-            rf"(?m)^((?:\w+, )*{name}(?:, \w+)* = [^#\n]*)",
-            rf"\1; {name} = {value!r}  ",
-            text,
-            count=1,
-        )
+        line = rf"(?m)^((?:\w+, )*{name}(?:, \w+)* = [^#\n]*)"
+        text, count = re.subn(line, rf"\1; {name} = {value!r}  ", text, count=1)
         assert count == 1, name
     names = {"__name__": "changed"}
     exec(compile(text, "one.py", "exec"), names)
@@ -143,11 +128,8 @@ def test_each_constant_can_be_changed_alone(constants, capsys):
     lines = capsys.readouterr().out.splitlines()
     shares = [re.search(NUMBERS, line).groups() for line in lines[1:6]]
     assert all(0 <= int(share) <= 100 for row in shares for share in row)
-    updates = changed["AFTER"]
-    assert [line[:26].strip() for line in lines[4:6]] == [
-        "gates, update 0",
-        f"gates, update {updates}",
-    ]
+    names = [line[:26].strip() for line in lines[4:6]]
+    assert names == ["gates, update 0", f"gates, update {changed['AFTER']}"]
     source, target_input, target = changed["sentences"](7, torch.Generator().manual_seed(1))
     phrases = changed["PHRASES"]
     assert source.shape == (7, changed["FILLERS"] + 2 * phrases + 1)
@@ -237,12 +219,9 @@ def test_it_runs_alone_and_shows_the_effect(tmp_path):
     """Margins: half of the difference over ten seeds."""
     shutil.copy(Path(one.__file__), tmp_path / "paper.py")
     command = [sys.executable, "paper.py"]
-    lines = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    table = {
-        line[:26].strip(): [float(number) for number in line[26:].split()] for line in lines[1:6]
-    }
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    lines = ended.stdout.splitlines()
+    table = {line[:26].strip(): list(map(float, line[26:].split())) for line in lines[1:6]}
     filler, articles, nouns, right, nouns_right = table["gates, update 500"]
     assert filler > 50 and articles > 50 and nouns < 50 and nouns_right > 90
     assert table["no gates"] == pytest.approx([0, 0, 0, 100, 100], abs=5)

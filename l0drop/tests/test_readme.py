@@ -7,14 +7,10 @@ import torch
 
 
 def test_the_example_of_copy_it_runs_and_equals_dense_attention():
-    """The ten lines give attention over the compressed memory that equals attention over all gated
-    states.
-    """
+    """Its attention over the compressed memory equals attention over all gated states."""
     torch.manual_seed(0)
-    readme = Path(__file__).resolve().parents[1] / "README.md"
-    (code,) = re.findall(
-        r"```python\n(.*?)```", readme.read_text(encoding="utf-8"), flags=re.DOTALL
-    )
+    text = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     package = __package__.removesuffix(".tests")
     names: dict = {}
     # the folder may have another name

@@ -11,9 +11,7 @@ from .conftest import TEXTS, example
 
 
 def test_text_comes_back(words, characters):
-    """Encoding and decoding is the identity, at both levels, for text in NFC; an unknown character
-    is UNK.
-    """
+    """At both levels, for text in NFC; an unknown character is UNK."""
     for tokenizer in (words, characters):
         for text in TEXTS[:4]:
             ids = tokenizer.encode(text).ids
@@ -22,9 +20,7 @@ def test_text_comes_back(words, characters):
 
 
 def test_frequent_words_are_whole_and_others_cut(words):
-    """Byte-pair encoding: a word of the corpus is one unit with its blank; punctuation never joins
-    a word.
-    """
+    """A frequent word is one unit with its blank; punctuation never joins a word."""
     assert words.encode("the cat sat.").tokens == ["▁the", "▁cat", "▁sat", "."]
     pieces = words.encode("the mother").tokens
     assert pieces[0] == "▁the" and len(pieces) > 2 and "".join(pieces) == "▁the▁mother"
@@ -32,19 +28,14 @@ def test_frequent_words_are_whole_and_others_cut(words):
 
 
 def test_characters_are_single(characters):
-    """Character level: a unit is one character, a blank among them (Section 6 counts how many are
-    dropped).
-    """
+    """A blank is a unit, too (Section 6 counts how many are dropped)."""
     assert characters.encode("the cat").tokens == ["▁", "t", "h", "e", "▁", "c", "a", "t"]
-    assert characters.get_vocab_size() == 4 + 1 + len(
-        {c for text in TEXTS for c in text if c != " "}
-    )
+    letters = set("".join(TEXTS)) - {" "}
+    assert characters.get_vocab_size() == 4 + 1 + len(letters)
 
 
 def test_special_tokens_in_a_text_are_text(words):
-    """A corpus with "<pad>" or "</s>" in it puts neither holes into a source nor an end into the
-    midst of a target.
-    """
+    """Neither a hole in a source nor an end in the midst of a target; saved and loaded, too."""
     for tokenizer in (words, Tokenizer.from_str(words.to_str())):
         assert not {PAD, BOS, EOS} & set(tokenizer.encode("<s> the <pad> cat </s> </s>").ids)
 
@@ -56,14 +47,10 @@ def test_special_tokens_in_a_text_are_text(words):
 def test_items_are_cut_and_end_with_eos(words, longest):
     """Source and target are the tokenizer's ids and EOS, no longer than asked, EOS included."""
     text = "the cat sat on the mat ."  # 8 units, so that 9 is just enough
-    item = encode_examples([example(text, text)], words, longest, longest + 1)[0]
-    assert list(item.source) == [*words.encode(text).ids[: longest - 1], EOS] and item.was_cut == (
-        longest < 9
-    )
-    assert list(item.target) == [
-        *words.encode(text).ids[:longest],
-        EOS,
-    ] and item.target_was_cut == (longest < 8)
+    [item] = encode_examples([example(text, text)], words, longest, longest + 1)
+    ids = words.encode(text).ids
+    assert list(item.source) == [*ids[: longest - 1], EOS] and item.was_cut == (longest < 9)
+    assert list(item.target) == [*ids[:longest], EOS]
 
 
 # Batches
@@ -71,9 +58,7 @@ def test_items_are_cut_and_end_with_eos(words, longest):
 
 def test_collate():
     """Padding on the right, BOS before the target's inputs, EOS at its end."""
-    batch = collate(
-        [Item([5, 6, EOS], [7, 8, 9, EOS], False, False), Item([5, EOS], [7, EOS], False, False)]
-    )
+    batch = collate([Item([5, 6, EOS], [7, 8, 9, EOS], False), Item([5, EOS], [7, EOS], False)])
     assert batch.source.tolist() == [[5, 6, EOS], [5, EOS, PAD]]
     assert batch.target_input.tolist() == [[BOS, 7, 8, 9], [BOS, 7, PAD, PAD]]
     assert batch.target.tolist() == [[7, 8, 9, EOS], [7, EOS, IGNORED, IGNORED]]

@@ -12,23 +12,23 @@ import torch
 
 pytest.importorskip("shared")
 
-from accelerate.state import AcceleratorState  # noqa: E402
-from accelerate.utils import set_seed  # noqa: E402
-from safetensors.torch import load_file  # noqa: E402
+from accelerate.state import AcceleratorState
+from accelerate.utils import set_seed
+from safetensors.torch import load_file
 
-from shared.data import load  # noqa: E402
-from shared.run import Batches, checkpoints  # noqa: E402
-from shared.run import parse as parse_flags  # noqa: E402
+from shared.data import load
+from shared.run import Batches, checkpoints
+from shared.run import parse as parse_flags
 
 from .. import predict
-from .. import train as training  # noqa: E402
-from ..config import PRESETS, TrainConfig, held_open, l0_weight, learning_rate  # noqa: E402
-from ..loading import begin, load_run  # noqa: E402
-from ..model import Encoding, Transformer, translation_loss  # noqa: E402
-from ..sparsity import SparsityControl  # noqa: E402
-from ..text import collate  # noqa: E402
-from ..train import lengths, sparsity, train  # noqa: E402
-from .conftest import SMALL, log, same_weights  # noqa: E402
+from .. import train as training
+from ..config import PRESETS, TrainConfig, held_open, l0_weight, learning_rate
+from ..loading import Run, begin, load_run, new_model
+from ..model import Encoding, translation_loss
+from ..sparsity import SparsityControl
+from ..text import collate
+from ..train import lengths, sparsity, train
+from .conftest import SMALL, log, same_weights
 
 WEIGHTS = "model.safetensors"
 # Enough for the penalty to close gates.
@@ -43,26 +43,16 @@ def parse(flags):
 
 
 def test_learning_rate_is_the_inverse_square_root_with_warm_up():
-    """Appendix A: rises to (D warmup)^-0.5 at `warmup` steps, then falls as the inverse root;
-    fine-tuning counts on.
-    """
+    """Appendix A: rises to (D warmup)^-0.5 at `warmup` steps, then falls as the inverse root."""
     config = TrainConfig(learning_rate=1.0, warmup=4000)
-    assert learning_rate(4000, 512, config) == pytest.approx(1 / math.sqrt(512 * 4000))
-    assert learning_rate(1000, 512, config) == pytest.approx(
-        0.25 * learning_rate(4000, 512, config)
-    )
-    assert learning_rate(16_000, 512, config) == pytest.approx(
-        0.5 * learning_rate(4000, 512, config)
-    )
-    assert learning_rate(7, 768, config) == pytest.approx(
-        (512 / 768) ** 0.5 * learning_rate(7, 512, config)
-    )
+    for width in (512, 768):
+        highest = 1 / math.sqrt(width * 4000)
+        rates = [learning_rate(number, width, config) for number in (1000, 4000, 16_000)]
+        assert rates == pytest.approx([0.25 * highest, highest, 0.5 * highest])
 
 
 def test_lambda_is_constant_or_rises_linearly():
-    """Section 6: constant in fine-tuning; from scratch it rises linearly for `l0_warmup` steps; D19
-    delays it.
-    """
+    """Section 6: constant in fine-tuning, linear over `l0_warmup` from scratch; D19 delays it."""
     lambdas = [
         (dict(l0_weight=0.3), {0: 0.3, 7: 0.3}),
         (dict(l0_weight=0.3, l0_start=5), {4: 0, 5: 0.3}),
@@ -76,13 +66,12 @@ def test_lambda_is_constant_or_rises_linearly():
 
 
 def test_d20_lambda_follows_the_target():
-    """Open for two fifths of the steps; then lambda rises while too few are pruned; validation
-    corrects the aim.
+    """Open for two fifths of the steps; then lambda rises while too few encodings are pruned.
+
+    Validation corrects the aim.
     """
-    assert (
-        held_open(TrainConfig(steps=100)) == 40
-        and held_open(TrainConfig(l0_weight=0.3, l0_start=7)) == 7
-    )
+    assert held_open(TrainConfig(steps=100)) == 40
+    assert held_open(TrainConfig(l0_weight=0.3, l0_start=7)) == 7
     assert l0_weight(39, TrainConfig(steps=100)) == 0
     control = SparsityControl(0.5, 40)
     # too little is pruned: the multiplier rises
@@ -98,22 +87,16 @@ def test_d20_lambda_follows_the_target():
 
 
 def test_d20_a_lengthened_run_is_not_opened_again(tmp_path):
-    """The gates stay as they are where a finished run goes on: two fifths of its new steps are not
-    held open.
-    """
-    config = replace(
-        FAST, steps=20, save_every=5, l0_weight=0.0, target_sparsity=0.9, learning_rate=0.3
-    )
+    """Two fifths of the steps are those of the run as it began, not of the longer one."""
+    config = replace(FAST, save_every=5, target_sparsity=0.9, learning_rate=0.3)
     train(config, tmp_path / "run")
     train(replace(config, steps=60), tmp_path / "run", resume=True)
-    rows = [row for row in log(tmp_path / "run") if "lambda" in row]
-    assert [row["lambda"] != 0 for row in rows] == [False] + [True] * (len(rows) - 1)
+    lambdas = [row["lambda"] for row in log(tmp_path / "run")]
+    assert lambdas[0] == 0 and all(lambdas[1:])
 
 
 def test_d20_a_training_meets_its_target(tmp_path):
-    """The whole controller, in the loop: the share pruned of the validation data is near the target
-    at the end.
-    """
+    """The whole controller, in the loop: in the end the share pruned is near the target."""
     config = replace(FAST, steps=150, save_every=10, learning_rate=0.05, target_sparsity=0.4)
     train(config, tmp_path / "run")
     pruned = [row["sparsity"] for row in log(tmp_path / "run")]
@@ -124,56 +107,37 @@ def test_d20_a_training_meets_its_target(tmp_path):
 
 
 def test_d13_a_run_averages_as_many_last_checkpoints_as_the_recipe_says_and_keeps_them(whole):
-    """D13: whatever its length, so that a system and its control average alike; a short one must
-    say otherwise.
-    """
-    paths = sorted((whole["scratch"] / "checkpoints").glob("[0-9]*"))
+    """D13: whatever its length, so that a system and its control average alike."""
+    paths = checkpoints(whole["scratch"])
     assert [path.name for path in paths] == ["00000004", "00000006"]
-    last, mean = (
-        [load_file(path / "model.safetensors") for path in paths],
-        load_file(whole["scratch"] / WEIGHTS),
-    )
-    assert all(torch.equal(mean[name], (last[0][name] + last[1][name]) / 2) for name in mean)
-    with pytest.raises(
-        ValueError, match="4 steps are too few for 3 checkpoints, 2 apart: add --average-last 1"
-    ):
-        replace(SMALL, steps=4, average_last=3).check()
-    replace(SMALL, steps=5, average_last=3).check()
+    first, last = (load_file(path / WEIGHTS) for path in paths)
+    mean = load_file(whole["scratch"] / WEIGHTS)
+    assert all(torch.equal(mean[name], (first[name] + last[name]) / 2) for name in mean)
 
 
 # A run
 
 
 def test_d15_the_penalty_closes_gates_and_an_open_start_delays_it(tmp_path, capsys):
-    """With a large lambda training prunes; with almost none every gate stays open, which is said,
-    with the remedy.
-    """
-    pruned, bias = [], []
+    """With almost no lambda every gate stays open, which is said, with the remedy."""
+    pruned = []
+    bias = []
     for weight, first in ((1e-6, 3.0), (30.0, 0.0), (30.0, 9.0)):
-        train(replace(FAST, l0_weight=weight, gate_start=first), tmp_path / f"{weight} {first}")
-        pruned.append(log(tmp_path / f"{weight} {first}")[-1]["sparsity"])
-        bias.append(
-            load_file(tmp_path / f"{weight} {first}/model.safetensors")[
-                "l0drop.0.predictor.bias"
-            ].item()
-        )
+        out = tmp_path / f"{weight} {first}"
+        train(replace(FAST, l0_weight=weight, gate_start=first), out)
+        pruned.append(log(out)[-1]["sparsity"])
+        bias.append(load_file(out / WEIGHTS)["l0drop.0.predictor.bias"].item())
     assert pruned[0] == 0 and pruned[1] > 0.9 and pruned[2] <= pruned[1]
     assert bias[2] > 5 > bias[1]
     assert "all gates are open, or all are closed: leave --l0-weight out" in capsys.readouterr().out
 
 
 def test_d19_the_gates_are_held_open_until_lambda_rises(tmp_path, capsys):
-    """Even gates that start closed, and the encoder cannot close them; the rest trains from the
-    first step on.
-    """
-    train(
-        replace(SMALL, l0_weight=0.3, l0_start=4, gate_start=-5.0, average_last=3), tmp_path / "run"
-    )
+    """Even gates that start closed; the rest trains from the first step on."""
+    config = replace(SMALL, l0_weight=0.3, l0_start=4, gate_start=-5.0, average_last=3)
+    train(config, tmp_path / "run")
     assert [row["sparsity"] > 0.5 for row in log(tmp_path / "run")] == [False, False, True]
-    states = [
-        load_file(path)
-        for path in sorted((tmp_path / "run/checkpoints").glob("*/model.safetensors"))
-    ]
+    states = [load_file(path / WEIGHTS) for path in checkpoints(tmp_path / "run")]
     gate = [state["l0drop.0.predictor.weight"] for state in states]
     assert len(states) == 3 and torch.equal(gate[0], gate[1]) and not torch.equal(gate[1], gate[2])
     assert not torch.equal(states[0]["embedding.weight"], states[1]["embedding.weight"])
@@ -194,42 +158,17 @@ def test_the_optimizer_is_the_papers(tmp_path, monkeypatch, base):
     assert made[0].param_groups[0]["lr"] == pytest.approx(learning_rate(6 + 3, 16, SMALL))  # D6
 
 
-def test_validation_loss_is_not_smoothed_and_uses_expected_gates(whole):
-    """The number in log.jsonl: mean over sentences of the unsmoothed loss per token, gates as at
-    test time.
-    """
-    run, losses = load_run(whole["scratch"]), []
-    # not averaged
-    run.model.load_state_dict(
-        load_file(whole["scratch"] / "checkpoints/00000006/model.safetensors")
-    )
-    for item in run.encode(load(SMALL.data, "validation")):
-        batch = collate([item])
-        losses.append(
-            translation_loss(
-                run.model(batch.source, batch.target_input)[0], batch.target, smoothing=0.0
-            )
-        )
-    assert log(whole["scratch"])[-1]["validation_loss"] == pytest.approx(
-        torch.cat(losses).mean().item(), rel=1e-4
-    )
-
-
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_d14_a_training_step_is_adam_on_the_mean_of_eq12(tmp_path, accumulate):
-    """D14: one update by hand, without dropout and gates: the mean of its micro-batches' means of
-    Eq. (12).
-    """
-    config = replace(
-        SMALL, l0drop="none", residual_dropout=0.0, steps=1, average_last=1, accumulate=accumulate
-    )
+    """D14: an update by hand, without dropout and gates: the mean of its micro-batches' means."""
+    config = replace(SMALL, l0drop="none", residual_dropout=0.0, steps=1, average_last=1)
+    config = replace(config, accumulate=accumulate)
     train(config, tmp_path / "run")
     run = load_run(tmp_path / "run")
     set_seed(config.seed)
-    model = Transformer(replace(config, vocabulary=run.tokenizer.get_vocab_size()))
-    optimizer = torch.optim.Adam(
-        model.parameters(), lr=learning_rate(1, 16, config), betas=(0.9, 0.98), eps=1e-8
-    )
+    model = new_model(config, run.tokenizer)
+    rate = learning_rate(1, 16, config)
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.98), eps=1e-8)
     items = run.encode(load(SMALL.data, "train"))
     batches = Batches(lengths(items), config.seed, tokens=config.batch_tokens)
     for indices in batches.epoch(0)[:accumulate]:
@@ -245,26 +184,13 @@ def test_d14_a_training_step_is_adam_on_the_mean_of_eq12(tmp_path, accumulate):
 
 def test_fine_tuning_starts_from_the_baseline(tmp_path, base):
     """--init takes weights, tokenizer, data, sizes and the step count; only the gates are new."""
-    config, _, _ = parse(
-        [
-            "--out",
-            str(tmp_path / "tuned"),
-            "--init",
-            str(base),
-            "--l0drop",
-            "output",
-            "--steps",
-            "2",
-            "--average-last",
-            "1",
-        ]
-    )
+    flags = f"--out tuned --init {base} --l0drop output --steps 2 --average-last 1"
+    config, _, _ = parse(flags.split())
     assert config == replace(SMALL, init=str(base), steps=2, average_last=1)
     train(replace(config, learning_rate=0.0), tmp_path / "tuned")
     tuned, untuned = load_run(tmp_path / "tuned"), load_run(base)
-    assert tuned.first_step == 6 and untuned.first_step == 0
-    # of both before it
-    assert begin(replace(config, init=str(tmp_path / "tuned")), []).first_step == 8
+    again = begin(replace(config, init=str(tmp_path / "tuned")), [])
+    assert [run.first_step for run in (untuned, tuned, again)] == [0, 6, 8]
     assert tuned.tokenizer.to_str() == untuned.tokenizer.to_str()
     before, after = untuned.model.state_dict(), tuned.model.state_dict()
     assert all(torch.equal(after[name], before[name]) for name in before)
@@ -274,39 +200,58 @@ def test_fine_tuning_starts_from_the_baseline(tmp_path, base):
 def test_sparsity_is_of_real_tokens_and_expected_gates():
     """Exactly 0 where log alpha is below -2.4 (Eq. 13); padding does not count."""
     keep = torch.tensor([[True, True, True, False]])
-    assert sparsity(
-        Encoding(None, keep, [], [torch.tensor([[-3.0, -2.0, 1.0, -9.0]])])
-    ) == pytest.approx(1 / 3)
+    log_alpha = torch.tensor([[-3.0, -2.0, 1.0, -9.0]])
+    assert sparsity(Encoding(None, keep, [], [log_alpha])) == pytest.approx(1 / 3)
 
 
-def test_a_training_ends_with_its_loss_and_that_with_the_sources_exchanged(whole, tmp_path, capsys):
-    """Of the weights that stay; each target beside the source of the next document."""
-    train(load_run(whole["scratch"]).config, tmp_path / "run")
-    said = capsys.readouterr().out
-    run = load_run(tmp_path / "run")
+def loss_by_hand(run: Run, shift: int = 0) -> float:
+    """Mean over the validation pairs of the unsmoothed loss per token, gates as at test time.
+
+    Each target stands beside the source `shift` places later.
+    """
     items = run.encode(load(SMALL.data, "validation"))
     losses = []
     for number, item in enumerate(items):
-        other = items[(number + 1) % len(items)]
-        batch = collate([item._replace(source=other.source)])
+        source = items[(number + shift) % len(items)].source
+        batch = collate([item._replace(source=source)])
         logits, _ = run.model(batch.source, batch.target_input)
         losses.append(translation_loss(logits, batch.target, smoothing=0.0).item())
-    numbers = re.search(r"validation loss ([\d.]+), with the sources exchanged ([\d.]+)", said)
-    loss = training.validate(run, items)["validation_loss"]
-    assert float(numbers[1]) == pytest.approx(loss, abs=1e-3)
-    assert float(numbers[2]) == pytest.approx(sum(losses) / len(losses), abs=1e-3)
+    return sum(losses) / len(losses)
+
+
+def test_a_training_ends_with_its_loss_and_that_with_the_sources_exchanged(whole, tmp_path, capsys):
+    """Of the weights that stay, a mean; the log has the loss of those of its own step.
+
+    The last line is a command that works.
+    """
+    out = tmp_path / "run"
+    train(load_run(whole["scratch"]).config, out)
+    said = capsys.readouterr().out
+    run = load_run(out)
+    loss = float(re.search(r"validation loss ([\d.]+)", said)[1])
+    assert loss == pytest.approx(loss_by_hand(run), abs=1e-3)
+    run.model.load_state_dict(load_file(checkpoints(out)[-1] / WEIGHTS))
+    assert log(out)[-1]["validation_loss"] == pytest.approx(loss_by_hand(run), rel=1e-4)
     (tmp_path / "FILE.txt").write_text("in Brenton two halls were built .\n")
     command = re.search(r"next: python -m \S+\.predict (.*)", said)[1]
     predict.main(command.replace("FILE.txt", str(tmp_path / "FILE.txt")).split())
     assert capsys.readouterr().out
+    # Each target stands beside the source of the next one, of a model that reads.
+    with torch.no_grad():
+        for parameter in run.model.parameters():
+            parameter += torch.randn_like(parameter)
+    training.report(run, run.encode(load(SMALL.data, "validation")), out)
+    losses = [float(number) for number in re.findall(r"\d+\.\d{3}", capsys.readouterr().out)]
+    assert losses == pytest.approx([loss_by_hand(run), loss_by_hand(run, shift=1)], abs=1e-3)
+    assert abs(losses[0] - losses[1]) > 0.01
 
 
 def test_a_loss_that_is_not_finite_stops_training(tmp_path):
     """The step is named, and the last good checkpoint stays."""
-    with pytest.raises(
-        ValueError, match=r"the loss is (nan|inf) at step \d+; .* keeps its last checkpoint"
-    ):
-        train(replace(SMALL, learning_rate=1e6, warmup=1, steps=20), tmp_path / "run")
+    config = replace(SMALL, learning_rate=1e6, warmup=1, steps=20)
+    message = r"the loss is (nan|inf) at step \d+; .* keeps its last checkpoint"
+    with pytest.raises(ValueError, match=message):
+        train(config, tmp_path / "run")
     assert checkpoints(tmp_path / "run")
 
 
@@ -358,9 +303,7 @@ GIVEN = {
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """trained(**values) is the folder of two updates with these values; the same ones are trained
-    once.
-    """
+    """trained(**values) is the folder of two updates with these values, each trained once."""
 
     @cache
     def run(**values) -> Path:
@@ -374,15 +317,10 @@ def trained(tmp_path_factory):
     return run
 
 
-def test_every_flag_is_in_the_list():
-    assert OTHER.keys() | SAME.keys() == vars(TrainConfig()).keys()
-
-
 @pytest.mark.parametrize("name", OTHER)
 def test_every_flag_changes_two_updates(trained, name):
-    """With another value of the flag, and nothing else, the weights after two updates are
-    others.
-    """
+    """Another value of the flag, and nothing else, makes other weights."""
+    assert OTHER.keys() | SAME.keys() == vars(TrainConfig()).keys()
     given = GIVEN.get(name, {})
     assert not same_weights(trained(**given), trained(**given | {name: OTHER[name]}))
 
@@ -433,17 +371,14 @@ PAPERS = {
 
 @pytest.mark.parametrize("preset", PAPERS)
 def test_presets_hold_the_papers_values(tmp_path, preset):
-    """Each value of each preset, lengths as of D23; a fine-tuning has those of its baseline besides
-    its own.
-    """
+    """D23: lengths, too. A fine-tuning has the values of its baseline besides its own."""
     flags = ["--out", "nowhere", "--preset", preset]
     if preset.endswith("-finetune"):
         with pytest.raises(ValueError, match=f"a run of --preset {preset[:-9]} is no run folder"):
             parse(flags)
-        base = parse(["--out", "nowhere", "--preset", preset.removesuffix("-finetune")])[0]
-        (tmp_path / "base").mkdir()
-        (tmp_path / "base" / "config.json").write_text(json.dumps(asdict(base)))
-        flags += ["--init", str(tmp_path / "base")]
-    config = parse(flags)[0]
+        base, _, _ = parse(["--out", "nowhere", "--preset", preset.removesuffix("-finetune")])
+        (tmp_path / "config.json").write_text(json.dumps(asdict(base)))
+        flags += ["--init", str(tmp_path)]
+    config, _, _ = parse(flags)
     config.check()
     assert {name: vars(config)[name] for name in PAPERS[preset]} == PAPERS[preset]

@@ -37,31 +37,35 @@ def bart_of(bert: BertModel, begin: int, end: int, layers: int = 3) -> BartForCo
     of BERT's, the last one as its last.
     """
     c = bert.config
-    sizes = (
+    config = bart_config(
         c.vocab_size,
         c.hidden_size,
         c.intermediate_size,
         c.num_attention_heads,
         c.num_hidden_layers,
+        c.max_position_embeddings,
+        bos_token_id=begin,
+        eos_token_id=end,
+        pad_token_id=c.pad_token_id,
+        forced_eos_token_id=end,
+        decoder_start_token_id=end,
     )
-    ids = dict(
-        bos_token_id=begin, eos_token_id=end, pad_token_id=c.pad_token_id, forced_eos_token_id=end
-    )
-    config = bart_config(*sizes, c.max_position_embeddings, **ids, decoder_start_token_id=end)
     config.decoder_layers = layers
     bart = BartForConditionalGeneration(config)
     encoder, decoder, embeddings = bart.get_encoder(), bart.get_decoder(), bert.embeddings
     bart.model.shared.weight.copy_(embeddings.word_embeddings.weight)
     for side in (encoder, decoder):
         segment = embeddings.token_type_embeddings.weight[0]
-        # BART's begin at 2
+        # BART's positions begin at 2.
         side.embed_positions.weight[2:] = embeddings.position_embeddings.weight + segment
         side.layernorm_embedding.load_state_dict(embeddings.LayerNorm.state_dict())
     chosen = bert.encoder.layer[-1 :: -(c.num_hidden_layers // layers)]  # from the last one down
-    for old, new in [*zip(bert.encoder.layer, encoder.layers), *zip(chosen, decoder.layers[::-1])]:  # noqa: B905
+    pairs = [*zip(bert.encoder.layer, encoder.layers, strict=True)]
+    pairs += zip(chosen, decoder.layers[::-1], strict=False)
+    for old, new in pairs:
         for theirs, ours in NAMES.items():
             new.get_submodule(ours).load_state_dict(old.get_submodule(theirs).state_dict())
-    # cross-attention begins as what looks for like words: BERT's last self-attention
+    # Cross-attention begins as what looks for like words: BERT's last self-attention.
     for layer in decoder.layers:
         layer.encoder_attn.load_state_dict(encoder.layers[-1].self_attn.state_dict())
     bart.generation_config.update(num_beams=4, max_length=100)
@@ -72,13 +76,12 @@ def main(bert: Path, data: str, folder: Path) -> None:
     """BERT DATA FOLDER: write a BART made of a BERT; DATA says how frequent tokens are."""
     if not bert.is_dir():
         raise ValueError(f"there is no folder {str(bert)!r}: give a BERT's")
-    tokenizer = AutoTokenizer.from_pretrained(
-        bert, bos_token="[CLS]", eos_token="[SEP]", trust_remote_code=False
-    )
+    ends = dict(bos_token="[CLS]", eos_token="[SEP]")
+    tokenizer = AutoTokenizer.from_pretrained(bert, **ends, trust_remote_code=False)
     bart = bart_of(BertModel.from_pretrained(bert), tokenizer.bos_token_id, tokenizer.eos_token_id)
     summaries = tokenizer([example.target for example in load(data, "train")])["input_ids"]
     counts = torch.bincount(torch.tensor(sum(summaries, [])), minlength=len(tokenizer)) + 0.1
-    # of tokens in summaries: first loss 6.6 and not 10
+    # How frequent tokens are in summaries: the first loss is 6.6 and not 10.
     bart.final_logits_bias[0] = (counts / counts.sum()).log()
     bart.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

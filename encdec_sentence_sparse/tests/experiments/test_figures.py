@@ -12,13 +12,9 @@ from ...experiments.figures import CHOICES, TRAINED, draw_map, growth, over_r
 def scores() -> dict[str, np.ndarray]:
     """Two seeds of each system, r not in order."""
     found = {"base.full": [90.0, 92.0]}
+    levels = {"base.ideal": 80, "base.random": 10, "base.mean_key": 60, "kl.approx": 70}
     for r in (5, 2, 10):
-        for system, at in (
-            ("base.ideal", 80),
-            ("base.random", 10),
-            ("base.mean_key", 60),
-            ("kl.approx", 70),
-        ):
+        for system, at in levels.items():
             found[f"{system}.r{r}"] = [at + r, at + r + 2.0]
         for trained, run in {2: "apx-r2", 5: "apx", 10: "apx-r10"}.items():
             found[f"{run}.approx.r{r}"] = [95.0 - abs(trained - r)] * 2
@@ -28,24 +24,21 @@ def scores() -> dict[str, np.ndarray]:
 
 def curves_of(figure) -> dict[str, list]:
     """Label -> places and values of each curve with bars."""
-    lines = {container.get_label(): container.lines[0] for container in figure.axes[0].containers}
-    return {
-        label: [line.get_xdata().tolist(), line.get_ydata().tolist()]
-        for label, line in lines.items()
-    }
+    curves = {}
+    for container in figure.axes[0].containers:
+        line = container.lines[0]
+        curves[container.get_label()] = [line.get_xdata().tolist(), line.get_ydata().tolist()]
+    return curves
 
 
 def test_figure_2_has_the_mean_over_seeds_of_each_choice_by_rising_r():
     figure = over_r(scores(), CHOICES, "", "")
     assert curves_of(figure)["integrated (Int-Apx)"][1] == [92, 95, 90]
     for label, at in {"ideal": 80, "learned (KL-only)": 70, "mean key": 60, "random": 10}.items():
-        assert curves_of(figure)[label] == [
-            [2, 5, 10],
-            pytest.approx([at + r + 1 for r in (2, 5, 10)]),
-        ]
-    assert [
-        line.get_ydata()[0] for line in figure.axes[0].lines if line.get_linestyle() == ":"
-    ] == [91.0]
+        means = pytest.approx([at + r + 1 for r in (2, 5, 10)])
+        assert curves_of(figure)[label] == [[2, 5, 10], means]
+    dotted = [line for line in figure.axes[0].lines if line.get_linestyle() == ":"]
+    assert [line.get_ydata()[0] for line in dotted] == [91.0]
 
 
 def test_figure_4_has_the_difference_to_r_5_in_training():

@@ -23,22 +23,18 @@ def test_scores_are_those_of_mean_keys_counted_once_a_word():
     sentences = sentences_of(ids, (ids >= 0).long(), torch.float64)
     sentences = sentences._replace(encoded=model.sentence_encoder(states, sentences))
     found = attention.approximate(hidden, attention.sentence_keys(sentences.encoded), sentences)
-    queries, keys = (
-        attention.scaled_queries(hidden).detach(),
-        attention.split(attention.k_proj(states)).detach(),
-    )
-    for document, length in enumerate((12, 7)):
-        for head in range(4):
-            query, own = queries[document, head, 2].numpy(), keys[document, head, :length].numpy()
-            expected = reference.mean_key(query, own, IDS[document][:length])
-            np.testing.assert_allclose(
-                found[document, head, 2, : len(expected)].detach().numpy(), expected, atol=1e-10
-            )
+    queries = attention.scaled_queries(hidden).detach()
+    keys = attention.split(attention.k_proj(states)).detach()
+    for document, head in np.ndindex(2, 4):
+        own = [n for n in IDS[document] if n >= 0]
+        words = keys[document, head, : len(own)].numpy()
+        expected = reference.mean_key(queries[document, head, 2].numpy(), words, own)
+        scores = found[document, head, 2, : len(expected)].detach().numpy()
+        np.testing.assert_allclose(scores, expected, atol=1e-10)
     memory = attention.project(states, sentences, Selection("approx", 2))
     keep = attention.select(hidden, queries, memory, sentences, Selection("approx", 2), range(7))
-    assert torch.equal(
-        keep, torch.zeros_like(keep).scatter(-1, found.mean(1).topk(2).indices, True)
-    )
+    best = found.mean(1).topk(2).indices
+    assert torch.equal(keep, torch.zeros_like(keep).scatter(-1, best, True))
 
 
 def test_a_run_with_a_map_is_refused(runs, capsys):

@@ -36,12 +36,10 @@ def examples() -> list:
 
 
 def test_d21_retained_attention_averages_heads_first():
-    """D21, A.4: heads that look at different sentences retain less together than alone; each step
-    has its order.
-    """
+    """D21, A.4: heads that look at different sentences retain less together than alone."""
     first = [[[0.9, 0.1, 0.0], [0.2, 0.2, 0.6]], [[0.1, 0.9, 0.0], [0.2, 0.2, 0.6]]]  # (H, T, N)
     layers = torch.tensor([first, [[[1.0, 0, 0], [0, 1.0, 0]]] * 2])
-    # not (0.9 + 0.6) / 2
+    # Not (0.9 + 0.6) / 2.
     np.testing.assert_allclose(retained_attention(layers[:1]), [0.55, 0.9, 1.0], atol=1e-6)
     np.testing.assert_allclose(retained_attention(layers), [0.775, 0.95, 1.0], atol=1e-6)
 
@@ -64,13 +62,10 @@ def test_d21_maps_of_words_and_sentences_add_up_to_one_and_agree(runs, kl, examp
     words, written = attention_map(kl, item)
     sentences = read_again(kl, item)[0].mean((0, 1)).numpy()
     assert words.shape == (len(written), len(item.ids))
-    plain = BartForConditionalGeneration.from_pretrained(
-        runs / "kl-0" / "model", attn_implementation="eager"
-    ).eval()
-    target = torch.tensor([[2, *kl.tokenizer.convert_tokens_to_ids(written)]])
-    theirs = plain(
-        torch.tensor([item.ids]), decoder_input_ids=target[:, :-1], output_attentions=True
-    )
+    name = runs / "kl-0" / "model"
+    plain = BartForConditionalGeneration.from_pretrained(name, attn_implementation="eager").eval()
+    target = torch.tensor([[2, *kl.tokenizer.convert_tokens_to_ids(written[:-1])]])
+    theirs = plain(torch.tensor([item.ids]), decoder_input_ids=target, output_attentions=True)
     expected = torch.stack(theirs.cross_attentions).mean((0, 2))[0]
     np.testing.assert_allclose(words, expected.detach().numpy(), atol=1e-4)
     for number in range(sentences.shape[1]):
@@ -80,16 +75,12 @@ def test_d21_maps_of_words_and_sentences_add_up_to_one_and_agree(runs, kl, examp
 
 def test_full_is_the_loss_of_training_and_a_selection_changes_it(runs):
     run, examples = load_run(runs / "base-0"), load(DATA, "validation", 3)
-    full, one = (
-        list(cross_entropies(run, examples, choice))
-        for choice in (Selection(), Selection("ideal", 1))
-    )
+    full = list(cross_entropies(run, examples, Selection()))
+    one = list(cross_entropies(run, examples, Selection("ideal", 1)))
     for item, value in zip(run.encode(examples), full, strict=True):  # each alone, without padding
         batch = run.collate([item])
-        with torch.no_grad():
-            assert run.model(**batch.source(), labels=batch.labels).loss.item() == pytest.approx(
-                value, abs=1e-4
-            )
+        loss = run.model(**batch.source(), labels=batch.labels).loss.item()
+        assert loss == pytest.approx(value, abs=1e-4)
     assert one != pytest.approx(full, abs=1e-6)
     assert [name for name, _ in systems(run, 1)] == ["full", "ideal.r1", "random.r1", "mean_key.r1"]
     assert [name for name, _ in systems(run, 2)] == ["full", "approx.r2"]  # it has a map now
@@ -115,16 +106,10 @@ def test_d28_nothing_is_cut_and_special_tokens_do_not_count(runs):
     A document of one string is split.
     """
     run = load_run(runs / "base-0")
-    documents = [["they left ."] * 99, ["We left. They stayed."]]
-    words = [len(run.tokenizer(" ".join(document))["input_ids"]) - 2 for document in documents]
-    target, strings = ["they left ."], [False, True]
-    examples = [
-        Example("", own, target, [], is_string=one)
-        for own, one in zip(documents, strings, strict=True)
-    ]
-    found = lengths(run, examples)
-    assert found["N"] == sum(words) / 2 and found["N1"] == (99 + 2) / 2
-    assert (
-        found["M"] == len(run.tokenizer("they left .")["input_ids"]) - 2
-        and found["N/M"] == found["N"] / found["M"]
-    )
+    target = ["they left ."]
+    whole = Example("", ["We left. They stayed."], target, [], is_string=True)
+    examples = [Example("", target * 99, target, []), whole]
+    texts = [*(example.source for example in examples), "they left ."]
+    first, second, m = (len(run.tokenizer(text)["input_ids"]) - 2 for text in texts)
+    n = (first + second) / 2
+    assert lengths(run, examples) == {"N": n, "N1": (99 + 2) / 2, "M": m, "N/M": n / m}

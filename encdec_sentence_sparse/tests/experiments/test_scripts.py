@@ -16,14 +16,8 @@ from ..test_sentences import STORIES
 
 FOLDER = Path(__file__).resolve().parents[2]
 DATA = {"--data": "toy:count=1"}  # one document has no intervals, which take long
-TRAIN = {
-    "--steps": 1,
-    "--width": 16,
-    "--feed-forward": 16,
-    "--vocabulary": 400,
-    "--batch-size": 2,
-    "--max-source": 20,
-}
+TRAIN = {"--steps": 1, "--width": 16, "--feed-forward": 16, "--vocabulary": 400}
+TRAIN |= {"--batch-size": 2, "--max-source": 20}
 TINY = {
     "train": DATA | TRAIN | {"--max-target": 9, "--save-every": 1, "--mixed-precision": "no"},
     "predict": DATA | {"--limit": 1, "--max-length": 6, "--min-length": 0, "--beam": 1},
@@ -38,42 +32,27 @@ FEW = {"SEEDS": "0", "GAMMAS": "0"}  # of the scripts' loops
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory) -> Path:
     """A BERT with the special tokens of MiniLM."""
-    folder, words = (
-        tmp_path_factory.mktemp("bert"),
-        sorted({word for story in STORIES for word in story.split()}),
-    )
-    special = {
-        "pad_token": "[PAD]",
-        "unk_token": "[UNK]",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-    }
+    folder = tmp_path_factory.mktemp("bert")
+    words = sorted({word for story in STORIES for word in story.split()})
+    names = ("pad", "unk", "cls", "sep")
+    special = {f"{name}_token": f"[{name.upper()}]" for name in names}
     ids = {word: number for number, word in enumerate([*special.values(), *words])}
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     ends = [(token, ids[token]) for token in ("[CLS]", "[SEP]")]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=ends
-    )
+    around = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    tokenizer.post_processor = around
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
-    sizes = dict(
-        vocab_size=len(ids),
-        hidden_size=16,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=16,
-    )
-    BertModel(BertConfig(max_position_embeddings=64, **sizes)).save_pretrained(folder)
+    sizes = dict(hidden_size=16, intermediate_size=16, max_position_embeddings=64)
+    layers = dict(num_hidden_layers=3, num_attention_heads=2)
+    BertModel(BertConfig(vocab_size=len(ids), **sizes, **layers)).save_pretrained(folder)
     return folder
 
 
 def bart_of_a_bert(bert: Path, folder: Path) -> Path:
     """The BART that minilm_bart.py makes of it."""
-    for part in (
-        bart_of(BertModel.from_pretrained(bert), 2, 3),
-        AutoTokenizer.from_pretrained(bert),
-    ):
-        part.save_pretrained(folder)
+    bart_of(BertModel.from_pretrained(bert), 2, 3).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(bert).save_pretrained(folder)
     return folder
 
 
@@ -85,12 +64,6 @@ def test_a_script_runs_from_start_to_end(tmp_path, monkeypatch, bert, corpus):
     package = __package__.partition(".tests")[0]
     flags = {f"{package}.{module}": values for module, values in TINY.items()}
     script = FOLDER / "experiments" / corpus / "run.sh"
-    # of samsum's `python -c`
+    # Of samsum's `python -c`.
     monkeypatch.setenv("PYTHONPATH", str(Path(shared.__file__).parents[1]))
     assert len(run_sh.run_script(script, ["toy:count=1", bert], tmp_path, flags, **FEW)) > 1
-
-
-@pytest.mark.parametrize("name", ["cross_entropy", "lengths", "samsum.minilm_bart"])
-def test_what_has_no_flags_answers_help(capsys, name):
-    module = f"{__package__.partition('.tests')[0]}.experiments.{name}"
-    assert run_sh.execute(module, ["--help"]) == 0 and "usage" in capsys.readouterr().out

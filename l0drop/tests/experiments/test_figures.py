@@ -10,42 +10,34 @@ import torch
 pytest.importorskip("shared")
 pytest.importorskip("matplotlib")
 
-from safetensors.torch import load_file, save_file  # noqa: E402
+from safetensors.torch import load_file, save_file
 
-from shared.data import load  # noqa: E402
+from shared.data import load
 
-from ...experiments import figures, rules  # noqa: E402
-from ...loading import Run, load_run  # noqa: E402
-from ...model import BOS, EOS  # noqa: E402
-from ...search import generate  # noqa: E402
-from ..conftest import SMALL, example  # noqa: E402
+from ...experiments import figures, rules
+from ...loading import Run, load_run
+from ...model import BOS, EOS
+from ...search import generate
+from ..conftest import SMALL, example
 
 EXPERIMENTS = Path(figures.__file__).parent
 
 
 @pytest.fixture(scope="module")
 def drawn(whole, tmp_path_factory):
-    """What is measured of a baseline and of a run with gates drawn at random, so that some are
-    closed.
-    """
+    """What is measured of a baseline and of a run of which some gates are closed."""
     out = tmp_path_factory.mktemp("figures")
     run = Path(shutil.copytree(whole["init"], out / "l0"))
     weights = load_file(run / "model.safetensors")
     torch.manual_seed(0)
-    save_file(
-        weights | {"l0drop.0.predictor.weight": 2 * torch.randn(1, SMALL.width)},
-        run / "model.safetensors",
-    )
+    weights["l0drop.0.predictor.weight"] = 2 * torch.randn(1, SMALL.width)
+    save_file(weights, run / "model.safetensors")
     figures.main(out, run=(run,), baseline=whole["base"], limit=2)
-    return {
-        path.stem: list(csv.DictReader(path.open(encoding="utf-8"))) for path in out.glob("*.csv")
-    }
+    return {path.stem: list(csv.DictReader(path.open())) for path in out.glob("*.csv")}
 
 
 def test_figures_are_drawn_from_the_committed_csvs(tmp_path, monkeypatch):
-    """Without any run, for what is measured is kept; Figure 1 is the baseline's (its mean is 0.92),
-    Figure 7 the gates' (1.02), as RESULTS.md says.
-    """
+    """Figure 1 is the baseline's (its mean is 0.92), Figure 7 the gates' (RESULTS.md: 1.02)."""
     titles, draw = {}, figures.draw
 
     def noted(path, title, *arguments):
@@ -55,39 +47,32 @@ def test_figures_are_drawn_from_the_committed_csvs(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "draw", noted)
     for name in ("attention", "figure_5"):
         shutil.copy(EXPERIMENTS / f"multi30k/{name}.csv", tmp_path)
-    figures.main(
-        tmp_path, scores=tuple(EXPERIMENTS / f"multi30k/2016_{number}.csv" for number in (1, 2))
-    )
+    scores = tuple(EXPERIMENTS / f"multi30k/2016_{number}.csv" for number in (1, 2))
+    figures.main(tmp_path, scores=scores)
     assert {path.stem for path in tmp_path.glob("*.png")} == {f"figure_{n}" for n in (1, 4, 5, 7)}
     assert "0.92" in titles["figure_1"] and "1.02" in titles["figure_7"]
 
 
 def test_figures_1_and_7_count_every_retained_encoding(drawn, whole):
-    """D12: mean times number is the target words, but for what the pruned encodings receive; bins
-    hold the share.
-    """
+    """D12: mean times number is the target words, but for what the pruned encodings receive."""
     run = load_run(whole["base"])
-    rows, retained = (
-        [row for row in drawn["attention"] if row["run"] == name] for name in ("base", "l0")
-    )
+    rows = [row for row in drawn["attention"] if row["run"] == "base"]
+    retained = [row for row in drawn["attention"] if row["run"] == "l0"]
     items = run.encode(load(SMALL.data, "test", 2))
     outputs = generate(run.model, run.collate(items).source).hypotheses.tokens
     target_words = (outputs > EOS).sum().item() + 2  # and the end of each
     counts = [sum(int(row["encodings"]) for row in each) for each in (rows, retained)]
     assert counts[0] == sum(len(item.source) for item in items) > counts[1] > 0
     assert float(rows[0]["mean"]) == pytest.approx(target_words / counts[0], rel=1e-3)
-    assert float(retained[0]["sparsity"]) == pytest.approx(
-        100 * (1 - counts[1] / counts[0]), rel=1e-3
-    )
+    pruned = 100 * (1 - counts[1] / counts[0])
+    assert float(retained[0]["sparsity"]) == pytest.approx(pruned, rel=1e-3)
     below = sum(int(row["encodings"]) for row in retained if float(row["to"]) < 0.65)
     assert float(retained[0]["share_below_0.6"]) == pytest.approx(below / counts[1], rel=1e-3)
 
 
 @torch.no_grad()
 def test_d12_attention_maps_are_those_of_decoding(make_model):
-    """Figure 1: mean over heads and layers; what pruned words receive is what Algorithm 1's dummy
-    receives.
-    """
+    """Figure 1: mean over heads and layers; pruned words receive what the dummy receives."""
     model, source, output = make_model(), [5, 9, 11, 4, 7, EOS], [9, 4, 17]
     location = model.encode(torch.tensor([source])).log_alpha[-1].median()
     model.l0drop[-1].predictor.bias -= location + 2.4  # the median gate is on the edge of closing
@@ -100,9 +85,8 @@ def test_d12_attention_maps_are_those_of_decoding(make_model):
 
     def record(attention, inputs):
         x, keys, _, log_counts = inputs
-        collected.append(
-            attention.weights(attention.split_heads(attention.query(x)), keys, log_counts).mean(1)
-        )
+        queries = attention.split_heads(attention.query(x))
+        collected.append(attention.weights(queries, keys, log_counts).mean(1))
 
     for layer in model.decoder:
         layer.cross_attention.register_forward_pre_hook(record)
@@ -113,9 +97,7 @@ def test_d12_attention_maps_are_those_of_decoding(make_model):
 
 
 def test_figure_5_counts_by_type(make_model, words):
-    """The gate of each token counts for its own type: here those of one word's pieces are closed,
-    and that of </s>, which has no type (D9).
-    """
+    """The gates of one word's pieces are closed, and that of </s>, which has no type (D9)."""
     story = example("the mother sat on", pos=[["DT", "NN", "VBD", "IN"]])
     pieces = len(words.encode("the mother").ids) - 1
     assert pieces > 1

@@ -10,15 +10,15 @@ import torch
 
 pytest.importorskip("shared")
 
-from shared.data import load  # noqa: E402
-from shared.run import check  # noqa: E402
+from shared.data import load
+from shared.run import check
 
-from ... import loading  # noqa: E402
-from ...experiments import rules  # noqa: E402
-from ...model import EOS, PAD  # noqa: E402
-from ...text import train_tokenizer  # noqa: E402
-from .. import reference  # noqa: E402
-from ..conftest import example, same_weights  # noqa: E402
+from ... import loading
+from ...experiments import rules
+from ...model import EOS, PAD
+from ...text import train_tokenizer
+from .. import reference
+from ..conftest import example, same_weights
 
 
 def test_groups_of_footnote_9():
@@ -37,41 +37,16 @@ def test_types_of_units():
     """A segmented word is BPEH then BPEO whatever its tag; a whole word has its tag's group."""
     words = [0, 1, 1, 1, 2, 3, 3, 4, 5]
     tags = ["DT", "NN", "NN", "NN", "VBZ", ".", ".", "CD", ","]
-    expected = [
-        "function",
-        "BPEH",
-        "BPEO",
-        "BPEO",
-        "content",
-        "BPEH",
-        "BPEO",
-        "other",
-        "punctuation",
-    ]
+    expected = "function BPEH BPEO BPEO content BPEH BPEO other punctuation".split()
     assert rules.unit_types(words, tags) == expected and set(expected) == set(rules.UNIT_TYPES)
 
 
 def test_pos_pattern():
-    """Section 7: drops function words, punctuation, BPEO, and words tagged MD or EX; keeps all
-    else.
-    """
-    cases = [  # word, tag, kept
-        (0, "DT", False),
-        (1, "NN", True),
-        (1, "NN", False),
-        (2, "MD", False),
-        (3, "EX", False),
-        (4, "VB", True),
-        (5, ".", False),
-        (6, "CD", True),
-        (7, "MD", True),
-        (7, "MD", False),
-        (8, "IN", True),
-        (8, "IN", False),
-    ]
-    tags = [tag for _, tag, _ in cases]
-    types = rules.unit_types([word for word, _, _ in cases], tags)
-    assert rules.keep_pos(types, tags) == [kept for _, _, kept in cases]
+    """Section 7: drops function words, punctuation, BPEO, and whole words tagged MD or EX."""
+    words = [0, 1, 1, 2, 3, 4, 5, 6, 7, 7, 8, 8]
+    tags = "DT NN NN MD EX VB . CD MD MD IN IN".split()
+    kept = rules.keep_pos(rules.unit_types(words, tags), tags)
+    assert [place for place, is_kept in enumerate(kept) if is_kept] == [1, 5, 7, 8, 10]
 
 
 # 7: 8, 8: 5, 9: 3, 10-13: 1 each
@@ -82,15 +57,12 @@ def dropped(rule: str, share: float = 0) -> frozenset[int]:
     """Which units of CORPUS, and of three others, a rule drops."""
     tokenizer = SimpleNamespace(get_vocab_size=lambda: 3)
     tokenizer.encode_batch = lambda sources: [SimpleNamespace(ids=source) for source in sources]
-    return rules.dropped_units(
-        rules.RuleConfig(rule=rule, share=share), list(map(example, CORPUS)), tokenizer
-    )
+    config = rules.RuleConfig(rule=rule, share=share)
+    return rules.dropped_units(config, list(map(example, CORPUS)), tokenizer)
 
 
 def test_d5_units_up_to_a_share():
-    """D5: whole units from the top, or the bottom, where the unseen are, within the share of the 20
-    running units.
-    """
+    """D5: whole units from the top, or the bottom, within the share of the 20 running units."""
     # 0: as in Section 7
     for share, units in [(0.39, set()), (0.41, {7}), (0.64, {7}), (0.81, {7, 8, 9}), (0, {7})]:
         assert dropped("freq", share) == units
@@ -106,9 +78,7 @@ def test_d5_units_up_to_a_share():
 
 
 def test_tags_of_the_corpus(words, characters):
-    """Tags that come with a corpus, sentence by sentence, reach the units; subwords, and blanks,
-    have their word's.
-    """
+    """Sentence by sentence they reach the units; subwords and blanks have their word's."""
     corpus = [example("the mother sat on", pos=[["DT", "NN"], ["VBD", "IN"]])]
     assert rules.tag_sources(corpus) == [([3, 10, 14, 17], ["DT", "NN", "VBD", "IN"])]
     types, tags = rules.source_types(words.encode(corpus[0].source), *rules.tag_sources(corpus)[0])
@@ -131,12 +101,8 @@ def test_d9_no_rule_drops_the_end(words):
     """D9: EOS is kept, by Group at an even position and by a frequency rule that names it too."""
     corpus = [example("the cat sat", pos=[["DT", "NN", "VBD"]])]  # EOS is fourth
     assert kept(words, corpus, "group") == [True, False, True, True]
-    assert kept(words, corpus, "freq", {EOS, words.token_to_id("▁cat")}) == [
-        True,
-        False,
-        True,
-        True,
-    ]
+    named = {EOS, words.token_to_id("▁cat")}
+    assert kept(words, corpus, "freq", named) == [True, False, True, True]
     assert kept(words, corpus, "pos") == [False, True, True, True]
 
 
@@ -145,12 +111,10 @@ def test_d9_no_rule_drops_the_end(words):
 
 @torch.no_grad()
 def test_d8_what_a_rule_drops_has_no_influence(make_model, ragged, targets):
-    """D8: dropped encodings are not attended to, in either form of the memory, and no dummy stands
-    for them.
-    """
-    base, dropped = make_model(l0drop="none"), torch.arange(9).expand(4, 9) % 2 == 1
-    model = rules.RuledTransformer(base.config).eval()
-    model.load_state_dict(base.state_dict())
+    """D8: dropped encodings are not attended to, and no dummy stands for them."""
+    base = make_model(l0drop="none")
+    model = rules.ruled(base, ())
+    dropped = torch.arange(9).expand(4, 9) % 2 == 1
     source = ragged + rules.DROPPED * (dropped & (ragged != PAD))
     encoding = model.encode(source)
     memories = model.dense(encoding), model.pruned(encoding)
@@ -160,27 +124,17 @@ def test_d8_what_a_rule_drops_has_no_influence(make_model, ragged, targets):
     assert kept.states.size(1) == 5 and torch.equal(kept.states[0], encoding.states[0, ::2])
     assert torch.equal((kept.log_counts == 0).sum(1), (~dropped & encoding.keep).sum(1))
     w, tokens = reference.numpy_weights(base), ragged[0].tolist()
-    expected = reference.decode(
-        w, targets[0].tolist(), reference.encode(w, tokens, 2, 4)[::2], 2, 4
-    )
+    left = reference.encode(w, tokens, 2, 4)[::2]
+    expected = reference.decode(w, targets[0].tolist(), left, 2, 4)
     torch.testing.assert_close(forms[0][0].double(), torch.tensor(expected), rtol=0, atol=1e-4)
     assert torch.equal(model(source, targets)[0], forms[0])
 
 
 def test_a_rule_goes_the_whole_way(whole, tmp_path, capsys):
     """Trained from a baseline, resumed, read; its output says how much was dropped."""
-    flags = [
-        "--init",
-        str(whole["base"]),
-        "--steps",
-        "2",
-        "--average-last",
-        "1",
-        "--max-source",
-        "20",
-    ]
     freq = tmp_path / "freq-0"
-    rules.main(["train", "--rule", "freq", "--out", str(freq), *flags])
+    flags = f"--init {whole['base']} --steps 2 --average-last 1 --max-source 20 --out {freq}"
+    rules.main(["train", "--rule", "freq", *flags.split()])
     run = rules.load_run(freq)
     assert run.model.dropped and run.first_step == 6
     rules.main(["train", "--out", str(freq), "--resume", "--steps", "3"])
@@ -212,9 +166,7 @@ def test_a_rule_takes_the_place_of_the_gates():
 
 
 def test_stanza_tags_are_placed_by_character(stanza):
-    """Sources without tags go through Stanza, whose tokens carry character offsets; here a stand-in
-    for it.
-    """
+    """Sources without tags go through Stanza, or here a stand-in for it."""
     untagged = [example("The dogs.", "x")]
     tokenizer = train_tokenizer(["The dogs. The dogs."], "bpe", 60)
     assert rules.tag_sources(untagged) == [([3, 8, 9], ["DT", "NNS", "."])]

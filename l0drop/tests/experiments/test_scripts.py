@@ -12,7 +12,7 @@ pytest.importorskip("shared")
 pytest.importorskip("transformers")
 pytest.importorskip("matplotlib")
 
-from ...experiments import benchmark  # noqa: E402
+from ...experiments import benchmark
 
 EXPERIMENTS = Path(benchmark.__file__).parent
 if not __package__.startswith("l0drop."):
@@ -20,15 +20,10 @@ if not __package__.startswith("l0drop."):
         "the scripts' commands are those of a package named l0drop", allow_module_level=True
     )
 
-from shared.tests.run_sh import run_script  # noqa: E402
+from shared.tests.run_sh import run_script
 
-SIZES = {
-    "--width": 16,
-    "--feed-forward": 16,
-    "--heads": 2,
-    "--encoder-layers": 1,
-    "--decoder-layers": 1,
-}
+SIZES = {"--width": 16, "--feed-forward": 16, "--heads": 2}
+SIZES |= {"--encoder-layers": 1, "--decoder-layers": 1}
 STEPS = {"--steps": 2, "--save-every": 2, "--average-last": 1, "--mixed-precision": "no"}
 SHORT = {"--limit": 2, "--max-length": 4, "--beam": 1}
 
@@ -69,13 +64,8 @@ def test_samsum(texts, tmp_path, stanza, bart_folder):
     shutil.copytree(bart_folder, tmp_path / "bart-0")
     flags = {"l0drop.experiments.bart train": STEPS | {"--max-source": 30, "--max-target": 30}}
     flags |= {"l0drop.experiments.bart predict": SHORT}
-    run_script(
-        EXPERIMENTS / "samsum/run.sh",
-        [texts, "", bart_folder, bart_folder],
-        tmp_path,
-        flags,
-        SEEDS="0",
-    )
+    arguments = [texts, "", bart_folder, bart_folder]
+    run_script(EXPERIMENTS / "samsum/run.sh", arguments, tmp_path, flags, SEEDS="0")
 
 
 def test_speed(tmp_path):
