@@ -102,7 +102,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     if is_main:
         out.mkdir(parents=True, exist_ok=True)
         run.write_files(out)
-        if done < config.steps:  # a finished run that is extended
+        if done < config.steps:  # a finished run that is extended has none until its end
             (out / "model.safetensors").unlink(missing_ok=True)
 
     accelerator.init_trackers("l0drop", vars(config))
