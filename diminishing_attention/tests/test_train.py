@@ -138,9 +138,12 @@ def test_d24_a_pretrained_encoder_from_a_folder(tmp_path):
     assert load_run(tmp_path / "run").model.encoder.config.max_position_embeddings == 60  # extended
 
 
-def test_validation_takes_200_documents_training_all():
-    validation, train = (training.load_sentences("toy", part) for part in ("validation", "train"))
-    assert len(validation) == 200 < len(train)
+def test_validation_takes_200_documents_training_all(monkeypatch):
+    asked = []
+    monkeypatch.setattr(training, "load", lambda *given: asked.append(given) or [])
+    for split in ("train", "validation"):
+        training.load_sentences("toy", split)
+    assert asked == [("toy", "train", None), ("toy", "validation", 200)]
 
 
 def test_the_weights_follow_the_seed(tmp_path):
