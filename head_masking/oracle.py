@@ -36,8 +36,8 @@ def longest_common_runs(
         if length < min_length:
             return marked
         marked[i : i + length] = [True] * length
-        # equal to no word
-        source[i : i + length], summary[j : j + length] = [""] * length, [None] * length
+        source[i : i + length] = [""] * length  # equal to no word
+        summary[j : j + length] = [None] * length
 
 
 def oracle_labels(document: str, summary: str, min_length: int = 1) -> list[tuple[int, int, bool]]:

@@ -4,6 +4,7 @@ python -m diminishing_attention.experiments.trips --out runs/trips
 """
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +28,7 @@ class Options:
 def sentences(words: Sequence[int]) -> list[str]:
     """The sentences of a text of `one.draw`."""
     text = " ".join(one.WORDS[word] for word in words if word > one.EOS)
-    return [
-        f"{sentence.strip()} ."
-        for sentence in text.removesuffix(".").split(" .")
-        if sentence.strip()
-    ]
+    return re.findall(r"\w[^.]*\.", text)
 
 
 @one_line_errors
@@ -39,10 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     for split, count in SPLITS.items():
         sources, targets = one.draw(count, random.Random(split))
-        rows = [
-            {"document": sentences(source), "summary": sentences(target)}
-            for source, target in zip(sources.tolist(), targets.tolist(), strict=True)
-        ]
+        rows = []
+        for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
+            rows.append({"document": sentences(source), "summary": sentences(target)})
         with open_output(options.out / f"{split}.jsonl", options.overwrite) as file:
             write_jsonl(file, rows)
         print(f"{options.out}/{split}.jsonl: {count:,} texts")

@@ -19,11 +19,9 @@ from accelerate import PartialState, debug_launcher
 from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 
-from shared.run import parse
-
 from .. import predict
 from .. import train as training
-from ..config import PRESETS, TrainConfig, learning_rate
+from ..config import learning_rate
 from ..loading import Run, begin, load_run
 from ..train import train
 from .conftest import BERT, SMALL
@@ -166,24 +164,3 @@ def test_bad_input_is_one_line_and_loses_nothing(
     assert stop.value.code == 2 and error.count("\n") == 1 and message.format(run=run) in error
     assert {path: path.read_bytes() for path in files} == before
     assert not (tmp_path / "new").exists()
-
-
-def test_what_wins_among_default_preset_init_flag_and_resume(trained, tmp_path):
-    """A flag over a preset, a preset over the run of --init, that run over the defaults; --resume
-    keeps what was.
-    """
-    base = trained(SMALL)
-
-    def of(*flags):
-        config, _, _ = parse(["--out", str(tmp_path / "new"), *flags], TrainConfig, PRESETS, "")
-        return config.hidden, config.steps, config.save_every, config.diminishing
-
-    init, preset = ["--init", str(base)], ["--preset", "paper-dim"]
-    more = ["--steps", "7", "--diminishing", "dydim", "--save-every", "3"]
-    assert of() == (64, 1200, 200, "none")
-    assert of("--preset", "paper") == (256, 230_000, 5000, "none")
-    assert of(*init) == (8, 4, 2, "none")
-    assert of(*init, *preset) == (8, 10_000, 2, "dim")
-    assert of(*init, *preset, *more) == (8, 7, 3, "dydim")
-    with pytest.raises(ValueError, match="--resume keeps the values of .*leave out seed"):
-        parse(["--out", str(base), "--resume", "--seed", "3"], TrainConfig, PRESETS, "")

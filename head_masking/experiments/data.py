@@ -5,6 +5,7 @@ python -m head_masking.experiments.data samsum FOLDER SAMSUM     or toy, or bbc,
 
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -23,10 +24,10 @@ WORDS, SENTENCES = 250, 3  # of an article of BBC, of its summary
 
 def write(folder, **splits):
     for split, examples in splits.items():
-        rows = [
-            {"id": e.id, "document": e.document, "references": e.references, "pos": e.pos}
-            for e in examples
-        ]
+        rows = []
+        for example in examples:
+            fields = ("id", "document", "references", "pos")
+            rows.append({name: getattr(example, name) for name in fields})
         with open_output(folder / f"{split}.jsonl", overwrite=True) as file:
             write_jsonl(file, rows)
 
@@ -75,9 +76,8 @@ def toy(folder: Path, signal: tuple[float, ...] = (0.0, 1.0), verbatim: bool = F
 
 def facts_of(story: Example, verbatim: bool) -> Example:
     """A toy story without its filling: the sentences that tell facts, and the summary."""
-    told = [
-        n for n, text in enumerate(story.document) if {*CERTAIN, *UNCERTAIN} & set(text.split())
-    ]
+    verbs = {*CERTAIN, *UNCERTAIN}
+    told = [n for n, text in enumerate(story.document) if verbs & set(text.split())]
     summary = story.summary
     if verbatim:  # "officials confirmed that X on Monday ." -> "X ."
         facts = [story.document[n].split(" that ", 1)[1] for n in told if story.salient[n]]
@@ -101,18 +101,19 @@ def short(examples):
     for example in examples:
         ends = accumulate(len(sentence.split()) for sentence in example.document)
         document = example.document[: sum(end <= WORDS for end in ends)]
-        summary = [
-            text for text, is_salient in zip(document, example.salient, strict=False) if is_salient
-        ][:SENTENCES]
-        if len(summary) == SENTENCES:
-            yield replace(example, document=document, references=[summary], pos=None)
+        pairs = zip(document, example.salient, strict=False)
+        salient = [sentence for sentence, is_salient in pairs if is_salient]
+        if len(salient) >= SENTENCES:
+            references = [salient[:SENTENCES]]
+            yield replace(example, document=document, references=references, pos=None)
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    commands = {"samsum": samsum, "toy": toy, "bbc": bbc}
+    options = {"args": arguments, "config": [tyro.conf.PositionalRequiredArgs]}
+    tyro.extras.subcommand_cli_from_dict(commands, description=__doc__, **options)
 
 
 if __name__ == "__main__":
-    commands, config = (
-        {"samsum": samsum, "toy": toy, "bbc": bbc},
-        [tyro.conf.PositionalRequiredArgs],
-    )
-    one_line_errors(
-        lambda _: tyro.extras.subcommand_cli_from_dict(commands, description=__doc__, config=config)
-    )()
+    main()

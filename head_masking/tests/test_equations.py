@@ -281,23 +281,6 @@ def test_d5_decoding_presets_hold_appendix_a_and_no_repeated_trigram():
     }
 
 
-def test_lengths_of_generate_count_two_tokens_more_than_fairseqs_at_the_least_and_three_at_the_most(
-    bart, ragged
-):
-    """fairseq counts what stands between <s> and </s>.
-
-    Of 4 to 9 such tokens, `generate` says 6 to 12.
-    """
-    bart.generation_config.update(forced_bos_token_id=0, eos_token_id=2, forced_eos_token_id=2)
-    # </s> as early as it may come, or never by itself
-    for bias, count in ((100.0, 4), (-100.0, 9)):
-        bart.final_logits_bias[0, 2] = bias
-        [row] = bart.generate(
-            ragged["input_ids"][:1], min_length=6, max_length=12, num_beams=1
-        ).tolist()
-        assert row[:2] == [2, 0] and row[-1] == 2 and len(row) - 3 == count
-
-
 # The fallback
 
 
