@@ -78,16 +78,16 @@ class Tagged(NamedTuple):
 WINDOW = 512  # tokens
 
 
-def windows(length: int, size: int = WINDOW) -> list[tuple[int, int, int]]:
+def windows(length: int) -> list[tuple[int, int, int]]:
     """D7: (start, end, first position taken) of each window on a document, as released.
 
-    Windows begin every `size` / 2 tokens. All of the first is taken and the second half of the
-    others, so that each token past the first window has seen `size` / 2 tokens before it.
+    Windows begin every 256 tokens. All of the first is taken and the second half of the others, so
+    that each token past the first window has seen 256 tokens before it.
     """
-    half = size // 2
+    half = WINDOW // 2
     later = range(half, length - half, half)
-    first = (0, min(size, length), 0)
-    return [first] + [(start, min(start + size, length), start + half) for start in later]
+    first = (0, min(WINDOW, length), 0)
+    return [first] + [(start, min(start + WINDOW, length), start + half) for start in later]
 
 
 def tagging_loss(logits: Tensor, labels: Tensor, keep: Tensor) -> Tensor:

@@ -1,6 +1,4 @@
-"""BERTSum: Eq. (6), the decoder against a slow restatement, cached steps, the mechanism's place,
-sizes and inputs.
-"""
+"""BERTSum: Eq. (6), the decoder against a slow restatement, cached steps, initial values."""
 
 import math
 

@@ -1,6 +1,4 @@
-"""Both commands from end to end: train, kill, resume; bad input; what wins among default, preset,
---init and flag.
-"""
+"""Both commands from end to end: train, kill, resume; several processes; bad input."""
 
 import json
 import multiprocessing

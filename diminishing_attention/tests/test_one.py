@@ -18,9 +18,7 @@ from ..text import Batch
 
 @pytest.fixture(params=one.KINDS)
 def pair(request):
-    """one.py's model and the package's with the same weights, far from their initial values:
-    attention is sharp.
-    """
+    """one.py's model and the package's with the same weights, for which attention is sharp."""
     kind = request.param
     torch.manual_seed(0)
     small = one.PointerGenerator(kind)
@@ -53,9 +51,7 @@ def test_the_functions_of_the_idea_are_equal():
 
 
 def test_three_updates_are_equal(pair):
-    """Loss and gradients before and after each; then attention, weights and probabilities of every
-    word.
-    """
+    """Loss and gradients around each; then attention, weights and probabilities of every word."""
     rng = random.Random(0)
     optimizers = [torch.optim.Adam(model.parameters(), 1e-3) for model in pair]
     for _ in range(4):

@@ -1,6 +1,4 @@
-"""Every value of every preset, the sizes that they make, and the optimisers; constants of the
-papers.
-"""
+"""Every value of every preset, their sizes and optimisers; constants of the papers."""
 
 import inspect
 from dataclasses import asdict, replace
@@ -102,9 +100,7 @@ def test_constants_of_the_papers():
 
 
 def test_d17_the_searches():
-    """Section 4.2: beam 6, alpha 1.5, trigram blocking; See et al.: beam 4, 35 to 100 words;
-    PreSumm's command.
-    """
+    """Section 4.2; See et al.: beam 4, 35 to 100 words; PreSumm's command."""
     names = ("beam", "length_penalty", "trigram_blocking", "min_length", "max_length")
     searches = {
         "tiny": (4, 0.0, False, 0, 100),

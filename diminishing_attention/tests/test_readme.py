@@ -1,6 +1,4 @@
-"""What the README shows can be pasted and works, without more than torch; PAPER.md's commands are
-the paper's.
-"""
+"""What the README shows can be pasted and works; PAPER.md's commands are the paper's."""
 
 import ast
 import json

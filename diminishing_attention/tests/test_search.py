@@ -1,6 +1,4 @@
-"""Beam search against enumeration, a slow search, and re-scoring; each source by itself;
-blocking.
-"""
+"""Beam search against a slow search and re-scoring; each source by itself; blocking."""
 
 import pytest
 import torch

@@ -33,8 +33,7 @@ def write(folder, **splits):
 
 
 def samsum(folder: Path, source: str, dialogsum: str = "") -> None:
-    """samsum FOLDER SAMSUM --dialogsum DIALOGSUM: FOLDER/sam, sam-test, turns-data, and dialogues
-    of DialogSum.
+    """samsum FOLDER SAMSUM --dialogsum DIALOGSUM: FOLDER/sam, sam-test, turns-data, dialogues.
 
     Of SAMSum's 818 validation dialogues the last 418 validate, and choose heads; the first 400 are
     tested where its own test split (sam-test) is kept for the headline. What teaches copying alone:
@@ -60,8 +59,7 @@ def turns(examples, times, rng):
 
 
 def toy(folder: Path, signal: tuple[float, ...] = (0.0, 1.0), verbatim: bool = False) -> None:
-    """toy FOLDER --signal 0 0.5 1: FOLDER/SIGNAL, stories of four facts, two of which belong into
-    the summary.
+    """toy FOLDER --signal 0 0.5 1: FOLDER/SIGNAL, stories of four facts, of which two are wanted.
 
     With signal 1 a sentence's verb tells whether its fact matters ("confirmed", "guessed"), with
     signal 0 nothing does: there one can learn to copy, not what to tell. --verbatim repeats the
@@ -87,12 +85,11 @@ def facts_of(story: Example, verbatim: bool) -> Example:
 
 
 def bbc(source: str, folder: Path, splits: tuple[str, ...]) -> None:
-    """bbc BBC FOLDER SPLIT ...: a short extractive task, near CNN/Daily Mail's; BBC: JSON lines
-    with `salient`.
+    """bbc BBC FOLDER SPLIT ...: a short extractive task, near CNN/Daily Mail's.
 
-    An article is cut after the last sentence that ends within its first 250 words. Its summary is
-    its first three salient sentences; articles with fewer are left out. The test is written by a
-    call of its own, after all choices.
+    BBC: JSON lines with `salient`. An article is cut after the last sentence that ends within its
+    first 250 words. Its summary is its first three salient sentences; articles with fewer are left
+    out. The test is written by a call of its own, after all choices.
     """
     write(folder, **{split: short(load(source, split)) for split in splits})
 

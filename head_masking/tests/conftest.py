@@ -88,16 +88,9 @@ def keep() -> Tensor:
 def encoder() -> BertModel:
     """A small BERT with 512 positions."""
     torch.manual_seed(3)
-    config = BertConfig(
-        vocab_size=50,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=24,
-        max_position_embeddings=512,
-        initializer_range=0.4,
-    )
-    return roughen(BertModel(config, add_pooling_layer=False))
+    sizes = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24)
+    sizes |= dict(vocab_size=50, max_position_embeddings=512, initializer_range=0.4)
+    return roughen(BertModel(BertConfig(**sizes), add_pooling_layer=False))
 
 
 @pytest.fixture(scope="session")
@@ -113,14 +106,12 @@ def runs(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("runs")
     train(TAGGER, folder / "tagger")
-    train(
-        replace(TAGGER, examples=12, steps=6, max_source=40, min_run=2, seed=1), folder / "weak-1"
-    )
+    weak = replace(TAGGER, examples=12, steps=6, max_source=40, min_run=2, seed=1)
+    train(weak, folder / "weak-1")
     tokenizer = train_tokenizer([text for e in load(DATA) for text in (e.source, e.target)], 500)
     torch.manual_seed(1)
-    sizes = SIZES | dict(
-        vocab_size=len(tokenizer), max_position_embeddings=400, forced_bos_token_id=0
-    )
+    sizes = SIZES | dict(vocab_size=len(tokenizer), max_position_embeddings=400)
+    sizes |= dict(forced_bos_token_id=0)
     model = roughen(BartForConditionalGeneration(BartConfig(**sizes)))
     model.generation_config.update(max_length=12, num_beams=2)
     for part in (model, tokenizer):

@@ -60,9 +60,7 @@ def test_learning_rates():
 
 
 def test_a_tagger_learns_oracle_labels_and_finds_its_threshold(runs):
-    """The boundary with the best F1 on the validation data, computed here again from the loaded
-    tagger.
-    """
+    """Loss and the boundary with the best F1, computed here again from the loaded tagger."""
     run, rows, scores, labels = load_run(runs / "tagger"), log(runs / "tagger"), [], []
     for example in load(DATA, "validation"):
         [(ids, offsets, *_)] = encode_documents(run.tokenizer, [example.source], 1024)

@@ -1,6 +1,4 @@
-"""Each run.sh from its first line to its last, with tiny numbers; every table of its folder is
-made.
-"""
+"""Each run.sh from its first line to its last, with tiny numbers; it makes all its tables."""
 
 import json
 from pathlib import Path
