@@ -49,10 +49,8 @@ def read_heads(text: str) -> dict[int, list[int]]:
 def all_heads(model: nn.Module) -> dict[int, list[int]]:
     """Every layer of a model's decoder with all its heads."""
     check_model(model)
-    heads = {}
-    for number, layer in enumerate(model.get_decoder().layers, start=1):
-        heads[number] = list(range(layer.encoder_attn.num_heads))
-    return heads
+    layers = enumerate(model.get_decoder().layers, start=1)
+    return {number: list(range(layer.encoder_attn.num_heads)) for number, layer in layers}
 
 
 def find_heads(text: str, model: nn.Module, data: str = "", by_tagger: bool = False) -> Heads:

@@ -43,9 +43,8 @@ def longest_common_runs(
 def oracle_labels(document: str, summary: str, min_length: int = 1) -> list[tuple[int, int, bool]]:
     """(first character, end, label) of each word of the document; True = the summary takes it."""
     spans = word_spans(document)
-    source, target = (
-        [text[start:end] for start, end in word_spans(text)] for text in (document, summary)
-    )
+    source = [document[start:end] for start, end in spans]
+    target = WORD.findall(summary)
     labels = longest_common_runs(source, target, min_length)
     return [(*span, label) for span, label in zip(spans, labels, strict=True)]
 

@@ -60,7 +60,8 @@ class Tagger(nn.Module):
         states = torch.zeros(shape, device=input_ids.device, dtype=self.encoder.dtype)
         for start, end, first in windows(input_ids.size(1)):
             rows = keep[:, first:end].any(-1)  # a short document has no part in the later windows
-            ids, real = input_ids[rows, start:end], keep[rows, start:end].long()
+            ids = input_ids[rows, start:end]
+            real = keep[rows, start:end].long()
             output = self.encoder(input_ids=ids, attention_mask=real).last_hidden_state
             states[rows, first:end] = output[:, first - start :].to(states.dtype)
         return self.perceptron(states).squeeze(-1)  # (B, S)

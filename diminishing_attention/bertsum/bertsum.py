@@ -125,10 +125,11 @@ class Past(NamedTuple):
 
     def reorder(self, rows: Tensor) -> "Past":
         """Rows in another order; `rows` may repeat some and leave out others."""
-        cache = []
-        for keys, values in self.cache:
-            cache.append((keys.index_select(0, rows), values.index_select(0, rows)))
-        return Past(tuple(cache), self.attended.reorder(rows))
+        cache = tuple(
+            (keys.index_select(0, rows), values.index_select(0, rows))
+            for keys, values in self.cache
+        )
+        return Past(cache, self.attended.reorder(rows))
 
 
 class DecoderLayer(nn.Module):
@@ -264,7 +265,8 @@ class BertSumExtAbs(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """Cross-entropy of each target token of the batch, (tokens,)."""
         logits = self.decode(self.encode(batch), batch.keep, batch.target_in)  # (B, T, V)
-        logits, wanted = logits[batch.keep_target].float(), batch.target_out[batch.keep_target]
+        logits = logits[batch.keep_target].float()  # (tokens, V)
+        wanted = batch.target_out[batch.keep_target]  # (tokens,)
         smoothing = self.label_smoothing if self.training else 0.0  # D20: torch's
         return F.cross_entropy(logits, wanted, reduction="none", label_smoothing=smoothing)
 

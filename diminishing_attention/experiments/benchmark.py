@@ -177,9 +177,9 @@ def pointer_sides(shape: Shape, options: Options, device, autocast) -> dict[str,
     target_in = torch.cat([start, target[:, :-1]], 1)
     batch = text.Batch(source, keep, target_in, target, keep_target, EXTRA)
     sizes = config.vocabulary, config.hidden // 2, config.hidden
-    models = {}
-    for name, kind in MECHANISMS.items():
-        models[name] = PointerGenerator(*sizes, Diminishing(kind))
+    models = {
+        name: PointerGenerator(*sizes, Diminishing(kind)) for name, kind in MECHANISMS.items()
+    }
     models["coverage"] = PointerGenerator(*sizes, Diminishing(), coverage=True)
     sides = {"update": {}, "search": {}}
     for name, model in models.items():

@@ -36,9 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     for split, count in SPLITS.items():
         sources, targets = one.draw(count, random.Random(split))
-        rows = []
-        for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
-            rows.append({"document": sentences(source), "summary": sentences(target)})
+        rows = [
+            {"document": sentences(source), "summary": sentences(target)}
+            for source, target in zip(sources.tolist(), targets.tolist(), strict=True)
+        ]
         with open_output(options.out / f"{split}.jsonl", options.overwrite) as file:
             write_jsonl(file, rows)
         print(f"{options.out}/{split}.jsonl: {count:,} texts")

@@ -24,10 +24,10 @@ WORDS, SENTENCES = 250, 3  # of an article of BBC, of its summary
 
 def write(folder, **splits):
     for split, examples in splits.items():
-        rows = []
-        for example in examples:
-            fields = ("id", "document", "references", "pos")
-            rows.append({name: getattr(example, name) for name in fields})
+        rows = [
+            {"id": e.id, "document": e.document, "references": e.references, "pos": e.pos}
+            for e in examples
+        ]
         with open_output(folder / f"{split}.jsonl", overwrite=True) as file:
             write_jsonl(file, rows)
 

@@ -73,15 +73,16 @@ def synergy(rows):
             steps = [row for row in own if row["side"] == "left" and row["layer"] == layer]
             counts, means = numbers(steps, "count"), numbers(steps, "over_uniform_mean")
             left.plot(counts, means, "o-", color=colour)
-            end, beside = (counts[-1], means[-1]), {"textcoords": "offset points", "va": "center"}
-            left.annotate(f"layer {layer}", end, (6, 0), **beside)
+            beside = {"xytext": (6, 0), "textcoords": "offset points", "va": "center"}
+            left.annotate(f"layer {layer}", (counts[-1], means[-1]), **beside)
         left.set(title=f"{name}: heads added, best first", ylabel="ROUGE-1 F1")
         left.set(xlabel="heads masked", xticks=counts, xlim=(0.8, counts[-1] + 0.9))
         bars = [row for row in own if row["side"] in PARTS]
         bars.sort(key=lambda row: int(row["layer"]))
         mean, low, high = (numbers(bars, f"over_uniform_{end}") for end in ("mean", "low", "high"))
         colours = [COLOURS[0] if row["layer"] == layers[0] else COLOURS[1] for row in bars]
-        places, interval = range(len(bars)), [mean - low, high - mean]
+        places = range(len(bars))
+        interval = [mean - low, high - mean]
         right.bar(places, mean, 0.7, yerr=interval, color=colours, capsize=3)
         right.set_xticks(places, [f"layer {row['layer']}\n{PARTS[row['side']]}" for row in bars])
         right.set(title="all heads, and the sum of each alone", ylabel="ROUGE-1 recall")

@@ -346,9 +346,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.effects or tagger:
         effects = content_selection_effects(measure, all_heads(run.model))
     if options.effects:
-        tables["effects"] = []
-        for (layer, head), values in effects.items():
-            tables["effects"].append({"layer": layer, "head": head} | improvement(values))
+        tables["effects"] = [
+            {"layer": layer, "head": head} | improvement(values)
+            for (layer, head), values in effects.items()
+        ]
         tables["synergy"] = synergy(measure, effects)
     said = f"{name} (seed {run.seed}) on {Path(data).name}, {len(examples)} {SPLIT} documents"
     system = {"system": said}

@@ -230,6 +230,7 @@ def test_section_4_1_uniform_heads_attend_alike_to_all_but_padding(bart, ragged)
 # Bad input
 
 
+@pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
 @pytest.mark.parametrize(
     ("heads", "change", "message"),
     [
@@ -252,6 +253,7 @@ def test_bad_heads_and_keep_are_refused_at_once(bart, keep, heads, change, messa
     assert hooks(bart) == 0
 
 
+@pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
 def test_keep_that_does_not_fit_the_documents_is_refused(bart, ragged):
     """Of another length or number; 1 row for 3 looks like beams, but not in the encoder."""
     for size in ((3, 8), (2, 9), (1, 9)):

@@ -128,23 +128,23 @@ def test_d13_an_update_is_the_mean_over_micro_batches_clipped(bert, tmp_path, mo
     The mean of two micro-batches'.
     """
     seen, clipped = {}, []
-    plain = torch.optim.SGD
-    monkeypatch.setattr(
-        torch.optim, "AdamW", lambda p, **options: seen.update(options) or plain(p, lr=0.0)
-    )
+
+    def plain_steps(parameters, **options):
+        seen.update(options)
+        return torch.optim.SGD(parameters, lr=0.0)
+
     clip = Accelerator.clip_grad_norm_
+    monkeypatch.setattr(torch.optim, "AdamW", plain_steps)
     monkeypatch.setattr(Accelerator, "clip_grad_norm_", lambda *a: clipped.append(a[2]) or clip(*a))
     monkeypatch.setattr(loading, "Tagger", partial(Tagger, dropout=0.0))
-    config = replace(
-        SHORT, steps=2, weight_decay=0.01, batch_size=12, encoder=str(bert), train_encoder=False
-    )
+    config = replace(SHORT, steps=2, weight_decay=0.01, batch_size=12)
+    config = replace(config, encoder=str(bert), train_encoder=False)
     train(replace(config, batch_size=24, clip=1e4), tmp_path / "one")
     train(replace(config, accumulate=2, clip=1e3), tmp_path / "two")
     train(replace(config, clip=0.0), tmp_path / "unclipped")
     train(replace(config, clip=1e5), tmp_path / "half")
-    one, two, half = (
-        weights(tmp_path / name)["perceptron.1.weight"] for name in ("one", "two", "half")
-    )
+    names = ("one", "two", "half")
+    one, two, half = (weights(tmp_path / name)["perceptron.1.weight"] for name in names)
     assert (one - two).abs().mean() < 0.6 * (one - half).abs().mean()
     assert seen == {"lr": 0.0, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
     assert clipped == [1e4, 1e4, 1e3, 1e3, 1e5, 1e5]  # once an update; 0 turns it off

@@ -73,11 +73,9 @@ def test_samsum(run, tmp_path):
 
 
 def test_bbc(run, tmp_path):
-    news, sentences = (
-        tmp_path / "news",
-        [f"{word} have cats ." for word in ("dogs", "cows", "mice", "ants")],
-    )
+    news = tmp_path / "news"
     news.mkdir()
+    sentences = [f"{word} have cats ." for word in ("dogs", "cows", "mice", "ants")]
     rows = [
         {"id": f"n{i}", "document": sentences, "summary": sentences[:3], "salient": [True] * 4}
         for i in range(6)
