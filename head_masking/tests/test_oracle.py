@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from ..oracle import longest_common_runs, token_labels, word_spans
+from ..oracle import longest_common_runs, oracle_labels, token_labels, word_spans
 from . import reference
 
 
@@ -67,6 +67,15 @@ def test_case_does_not_matter_and_a_run_has_a_word():
 )
 def test_d4_words_are_letters_with_their_marks_and_digits_or_single_signs(text, words):
     assert [text[start:end] for start, end in word_spans(text)] == words.split()
+
+
+def test_oracle_labels_are_of_words_with_their_places():
+    document, summary = "A storm hit Norwick, today.  Norwick is\nsafe.", "NORWICK is safe."
+    labels = oracle_labels(document, summary)
+    words = [document[start:end] for start, end, _ in labels]
+    assert words == "A storm hit Norwick , today . Norwick is safe .".split()
+    assert [label for *_, label in labels] == [False] * 7 + [True] * 4
+    assert not any(label for *_, label in oracle_labels(document, summary, min_length=5))
 
 
 def test_a_token_has_the_label_of_a_word_that_it_touches():
