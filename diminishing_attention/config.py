@@ -1,6 +1,4 @@
-"""What defines a run: every flag and every preset, with the source of each value, and the rate of
-each update.
-"""
+"""What defines a run: flags and presets, with the source of each value; the rate of an update."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -13,9 +11,9 @@ Share = Annotated[float, (0, 1)]
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """All that defines a run. Every field is a flag: `max_source` is --max-source.
+    """All that defines a run. Defaults are the tiny preset, a pointer-generator.
 
-    Defaults: tiny pointer-generator.
+    Every field is a flag: `max_source` is --max-source.
     """
 
     # Network: pointer-generator, BERTSum, or Table 1's Transformer: BERTSum's words and decoder on
@@ -81,11 +79,10 @@ class TrainConfig:
 
 
 def learning_rate(step: int, factor: float, warmup: int) -> float:
-    """Rate at update `step`, from 1 on; the encoder is pretrained, so its rate is lower and rises
-    more slowly.
+    """Rate at update `step`, from 1 on; a `warmup` of 0 updates is a constant rate.
 
-    The paper's `factor` is 2e-3 for the encoder, 0.1 for the decoder; a `warmup` of 0 updates is a
-    constant rate.
+    The encoder is pretrained, so its rate is lower and rises more slowly: the paper's `factor` is
+    2e-3 for the encoder, 0.1 for the decoder.
     """
     # Eq. (7) of the encoder, Eq. (8) of the decoder
     return factor * min(step**-0.5, step * warmup**-1.5) if warmup else factor

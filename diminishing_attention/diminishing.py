@@ -1,5 +1,4 @@
-"""Diminishing attention: an attention weight is what the source token's coverage gains by it
-(symbols: PAPER.md).
+"""Diminishing attention: a weight is what the source token's coverage gains (symbols: PAPER.md).
 
 `Diminishing.sequence` takes all steps at once, `Diminishing.step` one step and a state. What is
 accumulated is always the softmax weights, never the gains. Sums are kept in float32 (float64 if the
@@ -27,12 +26,9 @@ def concave(x: Tensor, f: str = "log") -> Tensor:
 def coverage_value(attention: Tensor, f: str = "log", constant: float = 0.0) -> Tensor:
     """Submodular coverage of each token after each step, (..., T, S) -> (..., T, S).
 
-    `constant` is C.
-
     Of all sets of steps within a budget, Eq. (1), a greedy choice would reach 1 - 1/e of the best.
-    A decoder cannot
-    choose, for its steps come one by one: so its attention is summed as it comes (Section 3.2's
-    compromise).
+    A decoder cannot choose, for its steps come one by one: so its attention is summed as it comes
+    (Section 3.2's compromise). `constant` is C.
     """
     # Eq. (9): concave in the sum, so monotone and submodular in the set of looks
     return concave(widen(attention).cumsum(-2), f) + constant
@@ -54,27 +50,19 @@ def widen(attention: Tensor) -> Tensor:
 
 
 class DiminishingState(NamedTuple):
-    """What a decoder carries from step to step; it belongs to a hypothesis and follows it in beam
-    search.
-    """
+    """What a decoder carries from step to step; in beam search it follows its hypothesis."""
 
     coverage: Tensor  # (..., S) float32, sum of the attention of the steps before
     peak: Tensor  # (..., S) float32, its maximum
 
     @classmethod
-    def start(
-        cls, shape: Sequence[int], device: torch.device | str | None = None
-    ) -> "DiminishingState":
+    def start(cls, shape: Sequence[int], device=None) -> "DiminishingState":
         """Nothing has been attended to."""
         return cls(torch.zeros(shape, device=device), torch.zeros(shape, device=device))
 
     def reorder(self, rows: Tensor) -> "DiminishingState":
-        """Rows (the first dimension) in another order; `rows` may repeat some and leave out
-        others.
-        """
-        return DiminishingState(
-            self.coverage.index_select(0, rows), self.peak.index_select(0, rows)
-        )
+        """Rows (the first dimension) in another order; `rows` may repeat and leave out some."""
+        return DiminishingState(*(tensor.index_select(0, rows) for tensor in self))
 
 
 @dataclass(frozen=True)
@@ -106,10 +94,10 @@ class Diminishing:
         if self.kind == "none":
             return attention
         wide = widen(attention)
-        # (..., T, S) without the step itself
+        # the coverage without the step itself, (..., T, S)
         before = F.pad(wide.cumsum(-2)[..., :-1, :], (0, 0, 1, 0))
-        # Eq. (12): how likely the token has ever been the most important one. D2: the step itself
-        # is in it.
+        # Eq. (12): how likely the token has ever been the most important one.
+        # D2: the step itself is in it.
         peak = wide.cummax(-2).values
         return self.gain(before, wide, peak).to(attention.dtype)
 
@@ -123,9 +111,7 @@ class Diminishing:
         return self.gain(state.coverage, wide, after.peak).to(attention.dtype), after
 
     def gain(self, before: Tensor, attention: Tensor, peak: Tensor) -> Tensor:
-        """The new weights from the coverage before, the weights of now, and P (all of one
-        shape).
-        """
+        """The new weights: of the coverage before, the weights of now, and P, all of one shape."""
         now = before + attention
 
         def difference(f: str) -> Tensor:  # F(A^t) - F(A^t-1); in float32 within 2e-6 for 400 steps
@@ -135,10 +121,8 @@ class Diminishing:
             # Eq. (10)
             return difference(self.f)
         # D3: f1 is meant to be the stronger one. By the weights sqrt is: below a sum of 3 it has
-        # the smaller gains. By
-        # the second derivative, the reason that the paper gives, log is: at 0 that is -1, for sqrt
-        # -1/4.
+        # the smaller gains. By the second derivative, the reason that the paper gives, log is: at 0
+        # that is -1, for sqrt -1/4.
         f1 = "sqrt" if self.f == "log" else "log"
-        # Eq. (13): once a token has been the most important one, f1 counts for it from then on; P
-        # is a soft rank
+        # Eq. (13): once a token has been the most important one, f1 counts for it; P is a soft rank
         return peak * difference(f1) + (1 - peak) * difference(self.f)

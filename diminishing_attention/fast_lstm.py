@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 
 def read(lstm: nn.LSTM, words: Tensor, lengths: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """(B, S, embedding) and lengths (B,) -> states (B, S, 2H), any at padding; last hidden state
-    and cell, (B, 2H).
+    """Words (B, S, embedding), lengths (B,) -> states (B, S, 2H); last state and cell, (B, 2H).
+
+    States at padding are any.
     """
     place, last = torch.arange(words.size(1), device=words.device), lengths.unsqueeze(-1) - 1
     # from the last word to the first
@@ -22,18 +23,14 @@ def read(lstm: nn.LSTM, words: Tensor, lengths: Tensor) -> tuple[Tensor, list[Te
 
 
 def one_way(weights: list[Tensor], words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """States of all words, (B, S, H), and of each document the hidden state and cell after its last
-    word, (B, H).
-    """
+    """States of all words, (B, S, H); the hidden state and cell after each last word, (B, H)."""
     ends, states = sorted({*lengths.tolist(), words.size(1)}), []
     hidden = cell = words.new_zeros(len(words), weights[1].size(1))
     past = hidden.unsqueeze(0), hidden.unsqueeze(0)
     for start, end in zip([0, *ends], ends, strict=False):
-        # What nn.LSTM calls: with biases, one layer, no dropout, training, not bidirectional, batch
-        # first.
-        piece, *past = torch.lstm(
-            words[:, start:end], past, weights, True, 1, 0.0, True, False, True
-        )
+        # What nn.LSTM calls: with biases, one layer, no dropout, training, one way, batch first.
+        how = (True, 1, 0.0, True, False, True)
+        piece, *past = torch.lstm(words[:, start:end], past, weights, *how)
         states.append(piece)
         stops = (lengths == end).unsqueeze(-1)  # the documents that end here
         hidden, cell = (

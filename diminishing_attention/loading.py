@@ -80,10 +80,8 @@ def new_model(config: TrainConfig, tokenizer, bert: nn.Module | None = None) -> 
     """A new model of the config, on the encoder `bert` where it is BERTSum."""
     mechanism = Diminishing(config.diminishing, config.f)
     if config.model == "pointer":
-        embedding = config.hidden // 2
-        model = PointerGenerator(
-            len(tokenizer), embedding, config.hidden, mechanism, config.coverage
-        )
+        sizes = len(tokenizer), config.hidden // 2, config.hidden
+        model = PointerGenerator(*sizes, mechanism, config.coverage)
         if config.initial_values == "released":
             model.initialise()  # D14
         return model

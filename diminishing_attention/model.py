@@ -2,8 +2,9 @@
 
 The paper's own idea is in diminishing.py.
 
-    B documents   S source tokens   T target tokens   H hidden size   V vocabulary   E unknown words
-    of a document W beams of a document, beside each other; rows = B x W, in training W = 1
+    B documents   S source tokens   T target tokens   H hidden size   V vocabulary
+    E unknown words of a document
+    W beams of a document, beside each other; rows = B x W, in training W = 1
 
 Symbols: PAPER.md. Sizes and initial values are those of the code that Section 4.2 names,
 `pointer_summarizer` ("released code").
@@ -58,8 +59,7 @@ class Step(NamedTuple):
 
 
 def masked_softmax(scores: Tensor, keep: Tensor) -> Tensor:
-    """Softmax over the last dimension: exactly 0 where `keep` is False, a row of 0 where nothing is
-    kept.
+    """Softmax over the last dimension: exactly 0 where `keep` is False, also in a whole row.
 
     D5: padding is masked before the softmax; nothing is divided by a sum that can be 0.
     """
@@ -82,17 +82,14 @@ class Encoder(nn.Module):
         self.project = nn.Linear(2 * hidden, 2 * hidden, bias=False)  # W_e
 
     def forward(self, source: Tensor, keep: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """(B, S) word numbers -> states (B, S, 2H), and the last hidden state and cell, (B, 2H)
-        each.
-        """
+        """(B, S) words -> states (B, S, 2H), and the last hidden state and cell, (B, 2H) each."""
         words = embed(self.embedding, source)  # (B, S, embedding)
         lengths = keep.sum(1).clamp(min=1)  # no word: read as one of padding
         if self.training:  # the same, with a gradient that is eight times as fast on a CPU
             states, last = read(self.lstm, words, lengths)
         else:
-            packed = pack_padded_sequence(
-                words, lengths.cpu(), batch_first=True, enforce_sorted=False
-            )
+            options = {"batch_first": True, "enforce_sorted": False}
+            packed = pack_padded_sequence(words, lengths.cpu(), **options)
             states, (hidden, cell) = self.lstm(packed)
             states, _ = pad_packed_sequence(states, True, total_length=source.size(1))
             last = [torch.cat([*hidden], -1), torch.cat([*cell], -1)]  # of both directions
@@ -123,14 +120,10 @@ class Decoder(nn.Module):
         features = source.features.unsqueeze(1)  # W_e e_i, (B, 1, S, 2H)
         query = self.query(torch.cat([hidden, cell], -1))  # W_d d_t + b, (rows, 2H)
         query = query.view(B, -1, 1, query.size(-1))  # (B, W, 1, 2H)
-        # W_c c_i^t, (B, W, S, 2H)
-        covered = (
-            self.coverage_map(coverage.view(B, -1, S, 1).to(query.dtype))
-            if self.coverage_map
-            else 0.0
-        )
+        if self.coverage_map:  # W_c c_i^t, (B, W, S, 2H)
+            query = query + self.coverage_map(coverage.view(B, -1, S, 1).to(query.dtype))
         # Eq. (3): b is the bias of `query`
-        scores = self.score(torch.tanh(features + (query + covered))).squeeze(-1)  # (B, W, S)
+        scores = self.score(torch.tanh(features + query)).squeeze(-1)  # (B, W, S)
         # Eq. (4)
         return masked_softmax(scores, source.keep.unsqueeze(1)).view(-1, S)
 
@@ -140,8 +133,7 @@ class Decoder(nn.Module):
         hidden, cell = self.lstm(x, (past.hidden, past.cell))
         # Eq. (2): the state that DimAttn reads holds c^t, too
         attention = self.attend(hidden, cell, past.attended.coverage, source)
-        # D1: context and copying have the gains, which sum to less than 1: more words are new
-        # (Remark 2).
+        # D1: context and copying have the gains; they sum to less than 1: more is new (Remark 2).
         gain, attended = self.diminishing.step(attention, past.attended)
         B, S = source.keep.shape
         # (rows, 2H)
@@ -154,10 +146,11 @@ class Decoder(nn.Module):
 class PointerGenerator(nn.Module):
     """Encoder, reducer and decoder; the two embeddings are one.
 
-    The vocabulary counts the special tokens.
+    Weights start as torch's do.
 
-    `coverage`: the baseline's coverage vector in the attention, and its loss. Weights start as
-    torch's do.
+    Args:
+        vocabulary: words, special tokens included.
+        coverage: the baseline's coverage vector in the attention, and its loss.
     """
 
     bos, eos = BOS, EOS
@@ -195,17 +188,14 @@ class PointerGenerator(nn.Module):
     def start(self, batch: Batch) -> tuple[Source, Past]:
         """Encode; the past before the first token has one row per document, and a context of 0."""
         states, last = self.encoder(batch.source, batch.keep)
-        hidden, cell = (
-            F.relu(reduce(of_both))
-            for reduce, of_both in zip(self.reduce.values(), last, strict=True)
-        )
-        # D6: no attention before the first step; the coverage starts at 0 in training and in
-        # decoding.
+        hidden = F.relu(self.reduce["hidden"](last[0]))
+        cell = F.relu(self.reduce["cell"](last[1]))
+        context = states.new_zeros(len(states), states.size(-1))
+        # D6: no attention before the first step; coverage starts at 0 in training and decoding.
         nothing = DiminishingState.start(batch.source.shape, states.device)
-        past = Past(hidden, cell, states.new_zeros(len(states), states.size(-1)), nothing)
-        return Source(
-            states, self.encoder.project(states), batch.source, batch.keep, batch.extra
-        ), past
+        features = self.encoder.project(states)
+        source = Source(states, features, batch.source, batch.keep, batch.extra)
+        return source, Past(hidden, cell, context, nothing)
 
     def run(self, batch: Batch) -> Step:
         """All decoder steps with the summary as input; (B, T, ...) each."""
@@ -241,23 +231,18 @@ class PointerGenerator(nn.Module):
         return self.distribution(step, source.words, source.extra).log_(), past
 
     def distribution(self, step: Step, source: Tensor, extra: int) -> Tensor:
-        """P(w) of all words, (..., V + E), of a step (rows, ...) or of all (B, T, ...), for sources
-        (B, S).
-        """
+        """P(w), (..., V + E), of a step (rows, ...) or of all (B, T, ...), for sources (B, S)."""
         p_gen = step.p_gen.unsqueeze(-1)  # (..., 1)
         p_vocab = self.decoder.output(step.words).float().softmax(-1)  # (..., V)
         # (..., S)
         words = source.repeat_interleave(p_gen.numel() // len(source), 0).view_as(step.copying)
         # P(w) = p_gen P_vocab(w) + (1 - p_gen) (sum of a_i over the places i of w), equation 9 of
         # See et al.
-        return F.pad(p_gen * p_vocab, (0, extra)).scatter_add_(
-            -1, words, (1 - p_gen) * step.copying
-        )
+        p = F.pad(p_gen * p_vocab, (0, extra))
+        return p.scatter_add_(-1, words, (1 - p_gen) * step.copying)
 
     def parts(self) -> list[list[nn.Parameter]]:
-        """Parameters whose gradients are clipped together: encoder, reducer, decoder (released
-        code).
-        """
+        """Parameters that are clipped together: encoder, reducer, decoder (released code)."""
         return [list(part.parameters()) for part in self.children()]
 
 

@@ -86,9 +86,7 @@ def repetition_ratio(words: Sequence[str], n: int) -> float:
 
 
 def novel_share(words: Sequence[str], source: Sequence[str], n: int) -> float:
-    """Share of the n-grams, 0-1, that do not stand in the source (Figure 3, Section 4.4); without
-    n-grams 0.
-    """
+    """Share of the n-grams, 0-1, that the source lacks (Figure 3, Section 4.4); of none 0."""
     # D11: 1 minus the overlap that Figure 3's caption defines.
     grams, known = ngrams(words, n), set(ngrams(source, n))
     return sum(gram not in known for gram in grams) / len(grams) if grams else 0.0
@@ -97,8 +95,9 @@ def novel_share(words: Sequence[str], source: Sequence[str], n: int) -> float:
 def measure(
     text: str, document: Sequence[str], lead: int = 3, words: rouge.Words = "rouge-score"
 ) -> dict[str, float]:
-    """The paper's own numbers of one output: words, and in percent repetition, novelty and overlap
-    with the lead, whose words are ROUGE's.
+    """The paper's own numbers of an output: words, repetition, novelty, overlap with the lead.
+
+    In percent; `words` are ROUGE's.
     """
     own, source = split_words(text), split_words(" ".join(document))
     row = {"words": len(own)}
@@ -110,8 +109,9 @@ def measure(
 
 
 def overlap(text: str, sentences: Sequence[str], words: rouge.Words) -> dict[str, list[float]]:
-    """ROUGE of a text with some sentences, as shares, whose whole is 0 where they have no word or
-    ROUGE does not read them.
+    """ROUGE of a text with some sentences, as shares: [share, whole].
+
+    The whole is 0 where the sentences have no word or ROUGE does not read them.
     """
     lead = " ".join(sentences)
     is_read = any(map(str.isalnum, lead))

@@ -90,9 +90,8 @@ def beam_search(
 
         # Close: the best continuation that ends replaces the best closed hypothesis if it scores
         # higher.
-        closed, rank = (
-            best.masked_fill(~ends, -torch.inf) / length_norm(length, length_penalty)
-        ).max(-1)
+        normed = best / length_norm(length, length_penalty)
+        closed, rank = normed.masked_fill(~ends, -torch.inf).max(-1)
         better = closed > best_scores
         best_scores = torch.where(better, closed, best_scores)
         for row in better.nonzero().flatten().tolist():
@@ -131,15 +130,14 @@ def best_continuations(
 
 
 def block_trigrams(log_p: Tensor, tokens: Tensor) -> None:
-    """Forbid in log_p (rows, V), in place, what would make a trigram of tokens (rows, t) a second
-    time.
+    """Forbid in log_p (rows, V), in place, what would repeat a trigram of tokens (rows, t).
 
     D10: trigrams of tokens, which are word pieces in BERTSum; released PreSumm joins the pieces to
     words first.
     """
     if tokens.size(1) < 3:
         return
-    # (rows, t - 2)
+    # where the last two tokens stand before, (rows, t - 2)
     pair_seen = (tokens[:, :-2] == tokens[:, -2:-1]) & (tokens[:, 1:-1] == tokens[:, -1:])
     penalty = torch.zeros(pair_seen.shape, device=log_p.device).masked_fill(pair_seen, -torch.inf)
     log_p.scatter_add_(1, tokens[:, 2:], penalty)

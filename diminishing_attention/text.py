@@ -1,5 +1,4 @@
-"""Words of the pointer-generator: a fixed vocabulary, and for each document the words that it
-lacks.
+"""Words of the pointer-generator: a vocabulary, and for each document the words that it lacks.
 
 A word that the vocabulary of V lacks is the number V + i if it is the i-th such word of its
 document (counted from 0, a repeated word once): the model can copy it, and reads it as <unk>.
@@ -28,9 +27,7 @@ WORD = regex.compile(rf"{LETTERS}(?:[-'’]{LETTERS}|(?<=\d)[.,]\d+)*|['’]\w{{
 
 
 def words(text: str) -> list[str]:
-    """Lower-cased words and signs of a text, tokenised before or not.
-
-    No special token can come out.
+    """Lower-cased words and signs of a text, tokenised before or not; never a special token.
 
     D21: by this expression. What a script writes without blanks is one word: cut Chinese or Thai
     into words before.
@@ -54,8 +51,9 @@ class Vocabulary:
     pad_token_id, unk_token_id = PAD, UNK  # as a tokenizer of transformers calls them
 
     def __init__(self, known: Sequence[str]):
-        """`known`: all words in the order of their numbers; ValueError where SPECIAL is not first,
-        or a word twice.
+        """All words in the order of their numbers.
+
+        ValueError: SPECIAL is not first, or a word stands twice.
         """
         self.known = list(known)
         self.number = {word: number for number, word in enumerate(self.known)}
@@ -69,10 +67,7 @@ class Vocabulary:
 
     @classmethod
     def build(cls, texts: Iterable[str], size: int) -> "Vocabulary":
-        """The most frequent words of the texts; `size` counts the special tokens.
-
-        Ties go by the alphabet.
-        """
+        """The most frequent words, ties by the alphabet; `size` counts the special tokens."""
         counts = Counter(word for text in texts for word in words(text))
         ranked = sorted(counts, key=lambda word: (-counts[word], word))
         return cls([*SPECIAL, *ranked[: size - len(SPECIAL)]])
@@ -107,9 +102,7 @@ class Item(NamedTuple):
 def encode_examples(
     examples: Iterable, vocabulary: Vocabulary, max_source: int, max_target: int
 ) -> list[Item]:
-    """`shared.data.Example`s, cut to so many words; of a summary EOS counts, BOS does not (released
-    code).
-    """
+    """Examples cut to so many words; of a summary EOS counts, BOS does not (released code)."""
     items = []
     for example in examples:
         source = words(example.source)
@@ -136,13 +129,11 @@ class Batch(NamedTuple):
 
 
 def pad(rows: Iterable[Sequence[int]], device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
-    """(B, L) of rows of several lengths, padded with 0, and (B, L) bool that is False there; L is
-    at least 1.
-    """
+    """(B, L) of rows padded with 0, L at least 1, and (B, L) bool, False at padding."""
     rows = [torch.tensor(row, dtype=torch.long) for row in rows]
     lengths = torch.tensor([[len(row)] for row in rows])  # (B, 1)
-    # (B, L)
-    padded = pad_sequence([*rows, torch.zeros(1, dtype=torch.long)], batch_first=True)[:-1]
+    one = torch.zeros(1, dtype=torch.long)
+    padded = pad_sequence([*rows, one], batch_first=True)[:-1]  # (B, L)
     return padded.to(device), (torch.arange(padded.size(1)) < lengths).to(device)
 
 
@@ -151,14 +142,11 @@ def collate(items: Sequence[Item], device: torch.device | str = "cpu") -> Batch:
     source, keep = pad((item.source for item in items), device)
     target_in, _ = pad((item.target[:-1] for item in items), device)
     target_out, keep_target = pad((item.target[1:] for item in items), device)
-    return Batch(
-        source, keep, target_in, target_out, keep_target, max(len(item.unknown) for item in items)
-    )
+    extra = max(len(item.unknown) for item in items)
+    return Batch(source, keep, target_in, target_out, keep_target, extra)
 
 
 def decode(vocabulary: Vocabulary, item: Item, ids: Iterable[int]) -> str:
-    """Numbers of an output -> text; begin, end and padding are left out, copied unknown words come
-    out as words.
-    """
+    """Numbers of an output -> text, without begin, end and padding."""
     names = [*vocabulary.known, *item.unknown]
     return " ".join(names[number] for number in ids if number not in (PAD, BOS, EOS))

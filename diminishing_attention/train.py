@@ -1,5 +1,6 @@
-"""Train a pointer-generator or BERTSum, then switch diminishing attention or coverage on (Han,
-Lin & Joty 2020; D12, D19, ...: deviations, which PAPER.md lists).
+"""Train a pointer-generator or BERTSum, then switch diminishing attention or coverage on.
+
+Han, Lin & Joty 2020; D12, D19 and the like are deviations from the paper, listed in PAPER.md.
 
 python -m diminishing_attention.train --out runs/pg --preset repetition
 python -m diminishing_attention.train --out runs/pg-more --init runs/pg --steps 150     # control
@@ -81,8 +82,8 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     run = begin(config, examples)
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
 
-    # `model` is `run.model` as accelerate wraps it.
-    model, optimizer = accelerator.prepare(run.model, make_optimizer(run.model, config))
+    optimizer = make_optimizer(run.model, config)
+    model, optimizer = accelerator.prepare(run.model, optimizer)  # model: run.model, wrapped
     items = run.encode(examples)
     validation = run.encode(validation_examples)
     batches = Batches(lengths(items, config), config.seed, config.batch_size, config.batch_tokens)
@@ -97,6 +98,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     if targets_cut and is_main:
         print(f"{targets_cut} of {len(items)} targets are cut to --max-target {config.max_target}")
 
+    # A checkpoint saves this beside weights, optimizer and random states.
     progress = {"data": fingerprint(examples), "log": []}
     done = 0
     if checkpoints(out):
@@ -104,12 +106,12 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
         progress = read_progress(last, accelerator.num_processes, progress["data"])
         accelerator.load_state(str(last))
         done = progress["log"][-1]["step"]
+    weights_path = out / "model.safetensors"
     if is_main:
         out.mkdir(parents=True, exist_ok=True)
         run.write_files(out)
         if done < config.steps:
-            # Of a finished run that is extended.
-            (out / "model.safetensors").unlink(missing_ok=True)
+            weights_path.unlink(missing_ok=True)  # of a finished run that is extended
 
     accelerator.init_trackers("diminishing_attention", vars(config))
     endless = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
@@ -154,7 +156,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
         return
 
     # D26: the last weights; a tensor that the network uses twice is stored once.
-    save_model(run.model, out / "model.safetensors")
+    save_model(run.model, weights_path)
     report(run, validation_examples, progress["log"][-1], out)
 
 
@@ -182,11 +184,8 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
     else:
         # D9: the two optimisers of Eq. (7)-(8) are two groups of one Adam, which updates each
         # parameter by itself.
-        encoder_parameters, other_parameters = model.parts()
-        groups = [
-            {"params": encoder_parameters, **encoder},
-            {"params": other_parameters, **other},
-        ]
+        of_encoder, of_others = model.parts()
+        groups = [{"params": of_encoder, **encoder}, {"params": of_others, **other}]
     if config.optimizer == "adagrad":  # D8: See et al.; the accumulator's start is theirs
         return torch.optim.Adagrad(groups, lr=0.0, initial_accumulator_value=0.1, eps=1e-10)
     eps = 1e-8 if config.model == "pointer" else 1e-9  # OpenNMT's, behind PreSumm
@@ -206,16 +205,12 @@ def validation_loss(run: Run, items: Sequence[Item]) -> float:
 
 
 def report(run: Run, validation: list[Example], row: dict, out: Path) -> None:
-    """Say what came out, what the loss is with each summary beside another document, and what to do
-    next.
-    """
+    """Say what came out, also with each summary beside another document, and what to do next."""
     config = run.config
     others = validation[1:] + validation[:1]
     # Swap the text, not ids: ids of unknown words are the document's own.
-    exchanged = [
-        replace(example, document=other.document)
-        for example, other in zip(validation, others, strict=True)
-    ]
+    pairs = zip(validation, others, strict=True)
+    exchanged = [replace(example, document=other.document) for example, other in pairs]
     exchanged_loss = validation_loss(run, run.encode(exchanged))
     print(
         f"{out}: {sum(p.numel() for p in run.model.parameters()):,} parameters, {row['step']} "

@@ -18,7 +18,8 @@ def check_model(model: nn.Module) -> None:
         raise ValueError(
             f"the cross-attention of {type(model).__name__} takes no mask per head: use BART"
         )
-    if (implementation := model.config._attn_implementation) not in ("eager", "sdpa"):
+    implementation = model.config._attn_implementation
+    if implementation not in ("eager", "sdpa"):
         raise ValueError(
             f"{implementation} takes no mask per head: call model.set_attn_implementation('sdpa')"
         )
@@ -53,8 +54,7 @@ def fitting_hooks(keep: Tensor) -> tuple[Callable, Callable]:
 def check_keep(
     keep: Tensor, memory: Tensor | None = None, is_real: Tensor | None = None, beams: bool = True
 ) -> None:
-    """ValueError if `keep` does not fit what the model reads, or leaves a document without a
-    position.
+    """ValueError if `keep` does not fit the documents, or leaves one without a position.
 
     Args:
         memory: (documents, S, D); is_real: (documents, S), 0 at padding; None: not known yet.
@@ -69,8 +69,7 @@ def check_keep(
     if positions != length or documents % rows or (documents != rows and not beams):
         raise ValueError(
             f"keep is for {rows} documents of {length} positions, the model reads {documents} of "
-            f"{positions}: "
-            "give one label per token, <s>, </s> and padding included"
+            f"{positions}: give one label per token, <s>, </s> and padding included"
         )
     if is_real is not None:
         keep = keep & is_real[:: documents // rows].bool().to(keep.device)

@@ -49,17 +49,14 @@ def read_heads(text: str) -> dict[int, list[int]]:
 def all_heads(model: nn.Module) -> dict[int, list[int]]:
     """Every layer of a model's decoder with all its heads."""
     check_model(model)
-    layers = model.get_decoder().layers
-    return {
-        number: list(range(layer.encoder_attn.num_heads))
-        for number, layer in enumerate(layers, start=1)
-    }
+    layers = enumerate(model.get_decoder().layers, start=1)
+    return {number: list(range(layer.encoder_attn.num_heads)) for number, layer in layers}
 
 
 def find_heads(text: str, model: nn.Module, data: str = "", by_tagger: bool = False) -> Heads:
-    """The heads that --heads names: LAYER:HEADS, a data set of Appendix B, or "top": all heads of
-    the top layer.
+    """The heads that --heads names: LAYER:HEADS, a data set of Appendix B, or "top".
 
+    "top" are all heads of the top layer.
     D14: where none are named, they are those of Appendix B for a tagger on a model that the paper
     masked, by its size and the `data` that it has learned. Else they are those of the top layer,
     which selects most where what is to be kept is known (Figure 2).

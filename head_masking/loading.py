@@ -22,6 +22,7 @@ from .text import Batch, Item, encode_documents, pad, padded, train_tokenizer
 # BARTs of the hub, and the data that they have learned.
 PUBLISHED = {"bart-large-cnn": "cnn_dailymail", "bart-large-xsum": "xsum"}
 CHUNK = 1000  # documents that are tokenised at a time
+BATCH = 32  # documents that are tagged at a time
 
 
 class Run(NamedTuple):
@@ -58,14 +59,14 @@ class Run(NamedTuple):
         (folder / "config.json").write_text(json.dumps(asdict(self.config), indent=1))
 
     @torch.inference_mode()
-    def tag(self, texts: Sequence[str], batch_size: int = 32) -> list[Tagged]:
+    def tag(self, texts: Sequence[str]) -> list[Tagged]:
         """What the tagger says of each text; beyond its `max_source` tokens nothing has a score."""
         threshold = round(self.model.threshold.item(), 4)
         documents = encode_documents(self.tokenizer, texts, self.config.max_source)
         order = sorted(range(len(documents)), key=lambda place: len(documents[place].ids))
         tagged = {}
-        for first in range(0, len(order), batch_size):
-            places = order[first : first + batch_size]
+        for first in range(0, len(order), BATCH):
+            places = order[first : first + BATCH]
             rows = [documents[place].ids for place in places]
             ids, keep = padded(rows, self.tokenizer.pad_token_id, self.model.threshold.device)
             probabilities = self.model(ids, keep).sigmoid().tolist()

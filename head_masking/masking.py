@@ -26,7 +26,7 @@ def masking_hook(keep: Tensor, is_chosen: Tensor) -> Callable:
 
     def hide(attention: nn.Module, arguments: tuple, keywords: dict) -> tuple[tuple, dict]:
         memory = keywords["key_value_states"]  # (B*beams, S, D)
-        # (B*beams, S)
+        # the documents' rows, repeated for their beams: (B*beams, S)
         salient = keep.to(memory.device).repeat_interleave(len(memory) // len(keep), dim=0)
         # the model's own: 0, or -inf at padding
         m = additive(keywords.get("attention_mask"), memory)
@@ -123,9 +123,8 @@ def cross_attentions(model: nn.Module, heads: Heads) -> list[tuple[nn.Module, Te
     attentions = []
     for layer, chosen in heads.items():
         attention = model.get_decoder().layers[layer - 1].encoder_attn
-        attentions.append(
-            (attention, torch.tensor([[head in chosen] for head in range(attention.num_heads)]))
-        )
+        is_chosen = [[head in chosen] for head in range(attention.num_heads)]
+        attentions.append((attention, torch.tensor(is_chosen)))
     return attentions
 
 
@@ -171,7 +170,8 @@ def keep_at_least(
     scores = scores.float().masked_fill(is_padding, 0)
     keep = scores > threshold
     keep |= (keep.sum(-1, keepdim=True) < min_keep) & highest(scores, min_keep) & (scores > 0)
-    if (is_blank := (scores == 0).all(-1, keepdim=True)).any():
+    is_blank = (scores == 0).all(-1, keepdim=True)
+    if is_blank.any():
         device = scores.device if generator is None else generator.device
         order = torch.rand(scores.shape, generator=generator, device=device).to(scores.device)
         keep |= is_blank & highest(order.masked_fill(is_padding, -1), min_keep) & ~is_padding

@@ -36,16 +36,15 @@ def longest_common_runs(
         if length < min_length:
             return marked
         marked[i : i + length] = [True] * length
-        # equal to no word
-        source[i : i + length], summary[j : j + length] = [""] * length, [None] * length
+        source[i : i + length] = [""] * length  # equal to no word
+        summary[j : j + length] = [None] * length
 
 
 def oracle_labels(document: str, summary: str, min_length: int = 1) -> list[tuple[int, int, bool]]:
     """(first character, end, label) of each word of the document; True = the summary takes it."""
     spans = word_spans(document)
-    source, target = (
-        [text[start:end] for start, end in word_spans(text)] for text in (document, summary)
-    )
+    source = [document[start:end] for start, end in spans]
+    target = WORD.findall(summary)
     labels = longest_common_runs(source, target, min_length)
     return [(*span, label) for span, label in zip(spans, labels, strict=True)]
 

@@ -213,9 +213,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 raise ValueError(f"--oracle reads references: {document.id} has none")
     pretrained.generation(run.model, run.max_target, **options.generation())
 
-    heads, system = None, system_name(name_of(options.run), run.seed)
+    heads = None
     if tagger or options.oracle or options.keep_words:
         heads = find_heads(options.heads, run.model, run.data, by_tagger=bool(tagger))
+    system = system_name(name_of(options.run), run.seed)
     if tagger:
         system += "+" + system_name(name_of(options.tagger), tagger.config.seed)
     elif options.oracle:

@@ -20,8 +20,7 @@ class Tagger(nn.Module):
     fixed).
 
     Args:
-        encoder: any encoder of transformers: input_ids, attention_mask -> last_hidden_state (B, S,
-            D).
+        encoder: any one of transformers: input_ids, attention_mask -> last_hidden_state (B, S, D).
         hidden: 512, released code.
         activation: "tanh" (Section 5), or "relu" as released (D6).
         dropout: on the encoder's states, in training (released code).
@@ -57,15 +56,13 @@ class Tagger(nn.Module):
             keep: (B, S) bool, True at real tokens.
         """
         width = self.encoder.config.hidden_size
-        states = torch.zeros(
-            *input_ids.shape, width, device=input_ids.device, dtype=self.encoder.dtype
-        )
+        shape = *input_ids.shape, width
+        states = torch.zeros(shape, device=input_ids.device, dtype=self.encoder.dtype)
         for start, end, first in windows(input_ids.size(1)):
             rows = keep[:, first:end].any(-1)  # a short document has no part in the later windows
+            ids = input_ids[rows, start:end]
             real = keep[rows, start:end].long()
-            output = self.encoder(
-                input_ids=input_ids[rows, start:end], attention_mask=real
-            ).last_hidden_state
+            output = self.encoder(input_ids=ids, attention_mask=real).last_hidden_state
             states[rows, first:end] = output[:, first - start :].to(states.dtype)
         return self.perceptron(states).squeeze(-1)  # (B, S)
 
@@ -82,17 +79,16 @@ class Tagged(NamedTuple):
 WINDOW = 512  # tokens
 
 
-def windows(length: int, size: int = WINDOW) -> list[tuple[int, int, int]]:
+def windows(length: int) -> list[tuple[int, int, int]]:
     """D7: (start, end, first position taken) of each window on a document, as released.
 
-    Windows begin every `size` / 2 tokens. All of the first is taken and the second half of the
-    others, so that each token past the first window has seen `size` / 2 tokens before it.
+    Windows begin every 256 tokens. All of the first is taken and the second half of the others, so
+    that each token past the first window has seen 256 tokens before it.
     """
-    half = size // 2
+    half = WINDOW // 2
     later = range(half, length - half, half)
-    return [(0, min(size, length), 0)] + [
-        (start, min(start + size, length), start + half) for start in later
-    ]
+    first = (0, min(WINDOW, length), 0)
+    return [first] + [(start, min(start + WINDOW, length), start + half) for start in later]
 
 
 def tagging_loss(logits: Tensor, labels: Tensor, keep: Tensor) -> Tensor:
@@ -114,7 +110,5 @@ def token_f1(scores: Tensor, labels: Tensor, threshold: float) -> float:
 
 def best_threshold(scores: Tensor, labels: Tensor) -> tuple[float, float]:
     """Section 5: the decision boundary with the highest F1 (on ties, the lowest), and that F1."""
-    return max(
-        ((threshold, token_f1(scores, labels, threshold)) for threshold in THRESHOLDS),
-        key=lambda best: best[1],
-    )
+    tried = [(threshold, token_f1(scores, labels, threshold)) for threshold in THRESHOLDS]
+    return max(tried, key=lambda pair: pair[1])

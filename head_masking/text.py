@@ -88,10 +88,8 @@ def transfer_scores(
     for score, words in zip(scores, overlaps(spans, offsets), strict=True):
         for word in words:
             highest[word] = max(highest[word], score)
-    return [
-        max((highest[word] for word in words), default=0.0)
-        for words in overlaps(spans, target_offsets)
-    ]
+    touched = overlaps(spans, target_offsets)
+    return [max((highest[word] for word in words), default=0.0) for words in touched]
 
 
 def pad(rows: Iterable[Sequence[int]], value: int) -> Tensor:

@@ -114,9 +114,8 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
             weights_path.unlink(missing_ok=True)  # of a finished run that is extended
 
     accelerator.init_trackers("head_masking", vars(config))
-    save_every = config.save_every or updates_per_epoch(
-        len(items), config, accelerator.num_processes
-    )
+    epoch = updates_per_epoch(len(items), config, accelerator.num_processes)
+    save_every = config.save_every or epoch
     endless = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
     bar = tqdm(total=config.steps, initial=done, disable=None if is_main else True)
     for step in range(done, config.steps):
@@ -149,8 +148,8 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
         if row["step"] % save_every == 0 or row["step"] == config.steps:
             row |= validate(run, validation)
             # The same number in all processes, which decide by it when to stop.
-            loss = torch.tensor(row["validation_loss"], device=accelerator.device)
-            row["validation_loss"] = accelerator.reduce(loss, "mean").item()
+            own = torch.tensor(row["validation_loss"], device=accelerator.device)
+            row["validation_loss"] = accelerator.reduce(own, "mean").item()
             progress["log"].append(row)
             is_best = math.isfinite(row["validation_loss"]) and since_best(progress["log"]) == 0
             if is_main and config.patience and is_best:

@@ -29,11 +29,10 @@ def target_ids(tokenizer) -> TargetIds:
     Cased and multilingual BERTs begin with [unused1]. ValueError: the tokenizer has no three of
     them.
     """
-    unused = [
-        (int(name[7:-1]), i)
-        for name, i in tokenizer.get_vocab().items()
-        if re.fullmatch(r"\[unused\d+\]", name)
-    ]
+    unused = []
+    for name, i in tokenizer.get_vocab().items():
+        if number := re.fullmatch(r"\[unused(\d+)\]", name):
+            unused.append((int(number[1]), i))
     if len(unused) < 3:
         raise ValueError(
             "the tokenizer has no three tokens like [unused1], which part summaries: take a BERT's"
@@ -56,8 +55,7 @@ def load(folder: Path):
 
 
 def encode_examples(examples: Iterable, tokenizer, max_source: int, max_target: int) -> list[Item]:
-    """`shared.data.Example`s, their documents in sentences, as token ids: [CLS] sentence [SEP]
-    [CLS] sentence [SEP] ...
+    """Examples, their documents in sentences, as token ids: [CLS] sentence [SEP] [CLS] ...
 
     Args:
         max_source: tokens, at least 3; a cut document still ends in [SEP].
@@ -68,23 +66,18 @@ def encode_examples(examples: Iterable, tokenizer, max_source: int, max_target: 
     for example in examples:
         # D22: short sentences stay, for a turn of a dialogue is one; PreSumm drops those of up to
         # five words.
-        source = [
-            token
-            for ids in pieces_of(tokenizer, example.document)
-            if ids
-            for token in (cls, *ids, sep)
-        ]
+        source = []
+        for ids in pieces_of(tokenizer, example.document):
+            source += [cls, *ids, sep] if ids else []
         was_cut = len(source) > max_source
         if was_cut:
             source = source[: max_source - 1]
             while source[-1] in (cls, sep):  # a sentence has a word at least
                 source.pop()
             source.append(sep)
-        target = [
-            token
-            for ids in pieces_of(tokenizer, example.summary)
-            for token in (special.between, *ids)
-        ]
+        target = []
+        for ids in pieces_of(tokenizer, example.summary):
+            target += [special.between, *ids]
         cut = array("i", [special.bos, *target[1 : max_target - 1], special.eos])
         items.append(Item(array("i", source), cut, [], was_cut, len(target) > max_target - 1))
     return items
@@ -125,6 +118,5 @@ def decode(tokenizer, item: Item, ids: Sequence[int]) -> str:
             sentences.append([])
         elif token not in special:
             sentences[-1].append(token)
-    return "\n".join(
-        tokenizer.decode(sentence, skip_special_tokens=True) for sentence in sentences if sentence
-    )
+    texts = [tokenizer.decode(ids, skip_special_tokens=True) for ids in sentences if ids]
+    return "\n".join(texts)

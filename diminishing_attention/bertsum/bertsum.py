@@ -1,5 +1,4 @@
-"""BERTSum (Liu & Lapata 2019) with diminishing attention in the last decoder layer's
-cross-attention (Section 4.2).
+"""BERTSum (Liu & Lapata 2019); its last cross-attention diminishes (Section 4.2).
 
 The paper's own idea is in ../diminishing.py, the text in bert_text.py.
 
@@ -26,13 +25,14 @@ KeysValues = tuple[Tensor, Tensor]  # of one layer
 
 
 def sinusoids(states: Tensor, first: int = 0) -> Tensor:
-    """(T, D) for the positions first, first + 1, ... of (B, T, D): sines and cosines in turn
-    (Vaswani et al. 2017).
+    """Positions first, first + 1, ... of (B, T, D): sines and cosines in turn, (T, D).
+
+    Vaswani et al. (2017).
     """
     _, length, width = states.shape
     position = torch.arange(first, first + length, device=states.device).unsqueeze(-1)
-    # (T, D / 2)
-    angles = position * 10_000 ** (-torch.arange(0, width, 2, device=states.device) / width)
+    rates = 10_000 ** (-torch.arange(0, width, 2, device=states.device) / width)
+    angles = position * rates  # (T, D / 2)
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1).to(states.dtype)
 
 
@@ -56,17 +56,17 @@ class Attention(nn.Module):
         return self.split(self.key(states)), self.split(self.value(states))
 
     def weights(self, states: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
-        """Attention (B, H, T, S) of (B, T, D) states to (B, H, S, K) keys; keep: bool, broadcast to
-        (B, H, T, S).
+        """Attention (B, H, T, S) of states (B, T, D) to keys (B, H, S, K).
+
+        keep: bool, broadcast to (B, H, T, S).
         """
         query = self.split(self.query(states)) / math.sqrt(keys.size(-1))
         return masked_softmax(query @ keys.mT, keep)
 
     def read(self, weights: Tensor, values: Tensor) -> Tensor:
         """(B, H, T, S) weights and (B, H, S, K) values -> (B, T, D)."""
-        return self.output(
-            (self.dropout(weights).to(values.dtype) @ values).transpose(1, 2).flatten(2)
-        )
+        heads = self.dropout(weights).to(values.dtype) @ values  # (B, H, T, K)
+        return self.output(heads.transpose(1, 2).flatten(2))
 
     def forward(self, states: Tensor, keep: Tensor) -> Tensor:
         """Self-attention, (B, T, D) -> (B, T, D); keep: bool, broadcast to (B, H, T, T)."""
@@ -101,10 +101,10 @@ def initialise(module: nn.Module, width: int) -> None:
 
 
 def probability_to_extract(states: Tensor, score: nn.Linear) -> Tensor:
-    """Probability to take each sentence, (B, N), from the states (B, N, D) of two more layers over
-    their [CLS].
+    """Probability to take each sentence, (B, N), from states (B, N, D), one of each [CLS].
 
-    D24: so was the paper's encoder trained, before the stage that is here.
+    Two more layers make these states. D24: so was the paper's encoder trained, before the stage
+    that is here.
     """
     # Eq. (6)
     return score(states).squeeze(-1).sigmoid()
@@ -118,9 +118,7 @@ class Source(NamedTuple):
 
 
 class Past(NamedTuple):
-    """What belongs to a row and follows it: the decoder's keys and values, and the coverage of the
-    last layer.
-    """
+    """What belongs to a row and follows it: keys and values, and the last layer's coverage."""
 
     cache: tuple[KeysValues, ...]  # per layer, (rows, H, t, K)
     attended: DiminishingState  # (rows, H, S) coverage and peak, of the last layer
@@ -143,9 +141,8 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.diminishing = diminishing
         self.self_norm, self.cross_norm = (nn.LayerNorm(width, eps=1e-6) for _ in range(2))
-        self.self_attention, self.cross_attention = (
-            Attention(width, heads, dropout) for _ in range(2)
-        )
+        self.self_attention = Attention(width, heads, dropout)
+        self.cross_attention = Attention(width, heads, dropout)
         self.feed_forward = FeedForward(width, feed_forward, dropout)
         self.dropout = nn.Dropout(dropout)
 
@@ -159,14 +156,14 @@ class DecoderLayer(nn.Module):
             keep: (B, 1, 1, S) bool.
             causal: (T, T) bool, True = attend.
         """
+        keys, values = projected
         states = states + self.dropout(self.self_attention(self.self_norm(states), causal))
         # (B, H, T, S)
-        weights = self.cross_attention.weights(self.cross_norm(states), projected[0], keep)
+        weights = self.cross_attention.weights(self.cross_norm(states), keys, keep)
         # D7: each head has its own coverage, and dropout (in `read`) comes after the diminishing.
         weights = self.diminishing.sequence(weights)
-        return self.feed_forward(
-            states + self.dropout(self.cross_attention.read(weights, projected[1]))
-        )
+        read = self.cross_attention.read(weights, values)
+        return self.feed_forward(states + self.dropout(read))
 
     def step(
         self,
@@ -176,26 +173,23 @@ class DecoderLayer(nn.Module):
         cache: KeysValues,
         attended: DiminishingState,
     ) -> tuple[Tensor, KeysValues, DiminishingState]:
-        """One step of all rows: (rows, 1, D) -> (rows, 1, D), the longer cache, and what has been
-        attended to by now.
+        """One step of all rows: (rows, 1, D) -> (rows, 1, D), the longer cache, what is attended.
 
         Only the last layer's mechanism reads `attended`.
         """
         normed = self.self_norm(states)
-        cache = tuple(
-            torch.cat(pair, 2)
-            for pair in zip(cache, self.self_attention.project(normed), strict=True)
-        )
+        key, value = self.self_attention.project(normed)
+        cache = torch.cat([cache[0], key], 2), torch.cat([cache[1], value], 2)
         everything = torch.ones((), dtype=torch.bool, device=states.device)
-        states = states + self.self_attention.read(
-            self.self_attention.weights(normed, cache[0], everything), cache[1]
-        )
+        weights = self.self_attention.weights(normed, cache[0], everything)
+        states = states + self.self_attention.read(weights, cache[1])
+        keys, values = projected
         beside = self.cross_norm(states).view(len(keep), -1, states.size(-1))  # (B, W, D)
         # (B, W, H, S)
-        weights = self.cross_attention.weights(beside, projected[0], keep).transpose(1, 2)
+        weights = self.cross_attention.weights(beside, keys, keep).transpose(1, 2)
         gain, attended = self.diminishing.step(weights.flatten(0, 1), attended)  # (rows, H, S)
         weights = gain.view_as(weights).transpose(1, 2)  # (B, H, W, S)
-        read = self.cross_attention.read(weights, projected[1]).view_as(states)
+        read = self.cross_attention.read(weights, values).view_as(states)
         return self.feed_forward(states + read), cache, attended
 
 
@@ -217,21 +211,17 @@ class BertSumExtAbs(nn.Module):
         label_smoothing: float = 0.1,
     ):
         super().__init__()
-        self.encoder, self.width, self.vocabulary = (
-            encoder,
-            encoder.config.hidden_size,
-            encoder.config.vocab_size,
-        )
+        self.encoder = encoder
+        self.width = encoder.config.hidden_size
+        self.vocabulary = encoder.config.vocab_size
         if getattr(encoder, "pooler", None) is not None:
             # BERT's, never used; it counts in the paper's number of parameters
             encoder.pooler.requires_grad_(False)
         self.bos, self.eos = special.bos, special.eos
         self.heads, self.label_smoothing = heads, label_smoothing
+        sizes = self.width, heads, feed_forward, dropout
         # Section 4.2: the mechanism is in the last layer only.
-        kinds, sizes = (
-            [Diminishing()] * (layers - 1) + [diminishing],
-            (self.width, heads, feed_forward, dropout),
-        )
+        kinds = [Diminishing()] * (layers - 1) + [diminishing]
         self.layers = nn.ModuleList(DecoderLayer(*sizes, kind) for kind in kinds)
         self.norm = nn.LayerNorm(self.width, eps=1e-6)
         initialise(self.layers, self.width)
@@ -242,22 +232,16 @@ class BertSumExtAbs(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def parts(self) -> list[list[nn.Parameter]]:
-        """Parameters that share a learning rate: the encoder's, Eq. (7), and the others', Eq.
-        (8).
-        """
+        """Parameters that share a rate: the encoder's, Eq. (7), and the others', Eq. (8)."""
         encoder = list(self.encoder.parameters())
         known = set(map(id, encoder))
-        return [
-            encoder,
-            [parameter for parameter in self.parameters() if id(parameter) not in known],
-        ]
+        others = [parameter for parameter in self.parameters() if id(parameter) not in known]
+        return [encoder, others]
 
     def encode(self, batch: Batch) -> Tensor:
         """(B, S, D)."""
-        keep = batch.keep.long()
-        return self.encoder(
-            batch.source, attention_mask=keep, token_type_ids=batch.segments
-        ).last_hidden_state
+        inputs = {"attention_mask": batch.keep.long(), "token_type_ids": batch.segments}
+        return self.encoder(batch.source, **inputs).last_hidden_state
 
     def embed(self, tokens: Tensor, first: int = 0) -> Tensor:
         """(B, T) ids at the positions first, first + 1, ... -> (B, T, D)."""
@@ -269,27 +253,22 @@ class BertSumExtAbs(nn.Module):
         return F.linear(self.norm(states), self.embedding.weight, self.output_bias)
 
     def decode(self, states: Tensor, keep: Tensor, target_in: Tensor) -> Tensor:
-        """Teacher-forced logits, (B, T, V), from the states (B, S, D) of any encoder; keep: (B, S)
-        bool.
-        """
+        """Teacher-forced logits, (B, T, V), from states (B, S, D) of any encoder; keep: (B, S)."""
         length = target_in.size(1)
         causal = torch.ones(length, length, dtype=torch.bool, device=states.device).tril()
         hidden = self.embed(target_in)
         for layer in self.layers:
-            hidden = layer(
-                hidden, layer.cross_attention.project(states), keep[:, None, None], causal
-            )
+            projected = layer.cross_attention.project(states)
+            hidden = layer(hidden, projected, keep[:, None, None], causal)
         return self.logits(hidden)
 
     def forward(self, batch: Batch) -> Tensor:
         """Cross-entropy of each target token of the batch, (tokens,)."""
-        logits = self.decode(self.encode(batch), batch.keep, batch.target_in)[
-            batch.keep_target
-        ].float()
+        logits = self.decode(self.encode(batch), batch.keep, batch.target_in)  # (B, T, V)
+        logits = logits[batch.keep_target].float()  # (tokens, V)
+        wanted = batch.target_out[batch.keep_target]  # (tokens,)
         smoothing = self.label_smoothing if self.training else 0.0  # D20: torch's
-        return F.cross_entropy(
-            logits, batch.target_out[batch.keep_target], reduction="none", label_smoothing=smoothing
-        )
+        return F.cross_entropy(logits, wanted, reduction="none", label_smoothing=smoothing)
 
     def start(self, batch: Batch) -> tuple[Source, Past]:
         """Encode; the past before the first token has one row per document."""
@@ -298,56 +277,52 @@ class BertSumExtAbs(nn.Module):
         nothing = states.new_zeros(B, self.heads, 0, self.width // self.heads)
         attended = DiminishingState.start((B, self.heads, S), states.device)
         projected = [layer.cross_attention.project(states) for layer in self.layers]
-        return Source(projected, batch.keep), Past(
-            ((nothing, nothing),) * len(self.layers), attended
-        )
+        cache = ((nothing, nothing),) * len(self.layers)
+        return Source(projected, batch.keep), Past(cache, attended)
 
     def step(self, tokens: Tensor, source: Source, past: Past) -> tuple[Tensor, Past]:
-        """One step: (rows,) ids of the tokens before -> (rows, V) log-probabilities, and the next
-        past.
-        """
-        states = self.embed(tokens.unsqueeze(-1), past.cache[0][0].size(2))  # (rows, 1, D)
+        """One step: (rows,) ids of the tokens before -> (rows, V) log p, and the next past."""
+        position = past.cache[0][0].size(2)
+        states = self.embed(tokens.unsqueeze(-1), position)  # (rows, 1, D)
         keep, cache = source.keep[:, None, None], []
-        for layer, projected, layer_cache in zip(
-            self.layers, source.projected, past.cache, strict=True
-        ):
-            states, longer, attended = layer.step(
-                states, projected, keep, layer_cache, past.attended
-            )
+        layers = zip(self.layers, source.projected, past.cache, strict=True)
+        for layer, projected, before in layers:
+            states, longer, attended = layer.step(states, projected, keep, before, past.attended)
             cache.append(longer)
         log_p = self.logits(states[:, 0]).float().log_softmax(-1)
         return log_p, Past(tuple(cache), attended)  # what the last layer has attended to
 
 
 def new_encoder(vocabulary: int, positions: int, sizes) -> nn.Module:
-    """A BERT with new weights, of the width, layers, feed_forward and dropout of `sizes` (Table 1's
-    Transformer).
+    """A BERT with new weights, for Table 1's Transformer.
+
+    `sizes` has a width, layers, feed_forward and dropout.
     """
     from transformers import BertConfig, BertModel
 
-    return BertModel(
-        BertConfig(
-            vocab_size=vocabulary,
-            hidden_size=sizes.width,
-            num_hidden_layers=sizes.layers,
-            num_attention_heads=HEADS,
-            intermediate_size=sizes.feed_forward,
-            max_position_embeddings=positions,
-            hidden_dropout_prob=sizes.dropout,
-            attention_probs_dropout_prob=sizes.dropout,
-        )
+    config = BertConfig(
+        vocab_size=vocabulary,
+        hidden_size=sizes.width,
+        num_hidden_layers=sizes.layers,
+        num_attention_heads=HEADS,
+        intermediate_size=sizes.feed_forward,
+        max_position_embeddings=positions,
+        hidden_dropout_prob=sizes.dropout,
+        attention_probs_dropout_prob=sizes.dropout,
     )
+    return BertModel(config)
 
 
 def with_positions(encoder: nn.Module, positions: int) -> nn.Module:
     """The BERT with at least so many positions: the last one is repeated (released PreSumm)."""
-    weights, table = encoder.state_dict(), "embeddings.position_embeddings.weight"
-    more = positions - len(weights[table])
+    name = "embeddings.position_embeddings.weight"
+    weights = dict(encoder.state_dict())
+    table = weights[name]  # (positions of the BERT, D)
+    more = positions - len(table)
     if more <= 0:
         return encoder
+    weights[name] = torch.cat([table, table[-1:].expand(more, -1)])
     encoder.config.max_position_embeddings = positions
     longer = type(encoder)(encoder.config)
-    longer.load_state_dict(
-        weights | {table: torch.cat([weights[table], weights[table][-1:].expand(more, -1)])}
-    )
+    longer.load_state_dict(weights)
     return longer

@@ -1,3 +1,1 @@
-"""The laboratory: figures, Table 2, speed, released checkpoints, and what was found on each
-corpus.
-"""
+"""The laboratory: figures, Table 2, speed, and what was found on each corpus."""

@@ -1,5 +1,4 @@
-"""Two systems without a model, measured like the others: the first sentences of each document, and
-its reference.
+"""Two systems without a model: the first sentences of each document, and its reference.
 
 python -m diminishing_attention.experiments.baselines --data toy --split test --out runs/outputs
 """
@@ -34,14 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     leads = [example.document[: options.lead] for example in examples]
     references = [example.summary for example in examples]
     for system, texts in {f"lead-{options.lead}": leads, "reference": references}.items():
-        rows = [
-            {"id": example.id, "prediction": "\n".join(text)}
-            | measure("\n".join(text), example.document, options.lead)
-            for example, text in zip(examples, texts, strict=True)
-        ]
-        write_outputs(
-            rows, examples, system, out=options.out / f"{system}.jsonl", overwrite=options.overwrite
-        )
+        rows = []
+        for example, sentences in zip(examples, texts, strict=True):
+            text = "\n".join(sentences)
+            row = {"id": example.id, "prediction": text}
+            rows.append(row | measure(text, example.document, options.lead))
+        out = options.out / f"{system}.jsonl"
+        write_outputs(rows, examples, system, out=out, overwrite=options.overwrite)
 
 
 if __name__ == "__main__":

@@ -181,7 +181,15 @@ def pointer_sides(shape: Shape, options: Options, device, autocast) -> dict[str,
         name: PointerGenerator(*sizes, Diminishing(kind)) for name, kind in MECHANISMS.items()
     }
     models["coverage"] = PointerGenerator(*sizes, Diminishing(), coverage=True)
-    sides = both(models, config, device, autocast, batch, shape)
+    sides = {"update": {}, "search": {}}
+    for name, model in models.items():
+        model.to(device)
+        optimizer = optimizer_of(model, config)
+        sides["update"][name] = partial(update, model, optimizer, autocast, batch)
+        sides["search"][name] = partial(search, model, autocast, batch, shape.tokens)
+    packed = copy.deepcopy(models["DimAttn"])
+    if pack(packed, least_gain=0.0):  # measured whatever one product gains
+        sides["search"]["DimAttn, packed"] = partial(search, packed, autocast, batch, shape.tokens)
     if options.released:
         released = Released(options.released, config, autocast, batch)
         sides["update"]["pointer_summarizer"] = released.update
@@ -218,20 +226,6 @@ def switched(kind: str, model: BertSumExtAbs, work, *arguments):
     """Work of the one BERTSum with this mechanism: three of them would need 9 GB."""
     model.layers[-1].diminishing = Diminishing(kind)
     return work(model, *arguments)
-
-
-def both(models: dict, config: TrainConfig, device, autocast, batch, shape: Shape) -> dict:
-    """An update and a search of each model, and a search with packed weights."""
-    sides = {"update": {}, "search": {}}
-    for name, model in models.items():
-        model.to(device)
-        optimizer = optimizer_of(model, config)
-        sides["update"][name] = partial(update, model, optimizer, autocast, batch)
-        sides["search"][name] = partial(search, model, autocast, batch, shape.tokens)
-    packed = copy.deepcopy(models["DimAttn"])
-    if pack(packed, least_gain=0.0):  # measured whatever one product gains
-        sides["search"]["DimAttn, packed"] = partial(search, packed, autocast, batch, shape.tokens)
-    return sides
 
 
 @one_line_errors

@@ -1,5 +1,4 @@
-"""Two controls of ours in the pointer-generator: what does copying by the gains do, and what does
-their shrinking?
+"""Two controls of ours in the pointer-generator: one for copying by gains, one for their shrinking.
 
 python -m diminishing_attention.experiments.controls plain_copy train --out runs/c --init runs/pg
 python -m diminishing_attention.experiments.controls plain_copy predict runs/c --out c.jsonl
@@ -70,10 +69,8 @@ def decoder_of(control: str) -> type[model.Decoder]:
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    given, commands = (
-        list(sys.argv[1:] if arguments is None else arguments),
-        {"train": train, "predict": predict},
-    )
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    commands = {"train": train, "predict": predict}
     if len(given) < 2 or given[0] not in CONTROLS or given[1] not in commands:
         raise ValueError(
             f"say which control ({', '.join(CONTROLS)}), then train or predict, then its flags"

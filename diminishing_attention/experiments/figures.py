@@ -57,26 +57,19 @@ class Options:
 
 
 def figure_1() -> dict[str, tuple[Tensor, Tensor]]:
-    """Weights and their sums, (8,), of a source token that gets the attention 0.6 at each of 8
-    steps.
-    """
+    """Weights and their sums, (8,), of a token that gets the attention 0.6 at each of 8 steps."""
     attention, curves = torch.full((8, 1), 0.6), {}  # (T, S)
     for name, mechanism in MECHANISMS.items():
         weights = mechanism.sequence(attention)
-        # Eq. (11)
-        sums = (
-            effective_coverage(attention, mechanism.f)
-            if mechanism.kind == "dim"
-            else weights.cumsum(0)
-        )
+        sums = weights.cumsum(0)
+        if mechanism.kind == "dim":
+            sums = effective_coverage(attention, mechanism.f)  # Eq. (11)
         curves[name] = weights.flatten(), sums.flatten()
     return curves
 
 
 def draw_figure_1(path: Path) -> None:
-    """Left the weights, each with its name before the first step; right their sum, in the same
-    colours.
-    """
+    """Left the weights, each with its name before the first step; right their sum."""
     from matplotlib.figure import Figure
 
     figure = Figure((9, 3.4), layout="constrained")
@@ -89,26 +82,20 @@ def draw_figure_1(path: Path) -> None:
         left.plot(range(1, 9), weights, "o-", markersize=3)
         right.plot(range(1, 9), sums, "o-", markersize=3)
         left.text(0.7, weights[0], name, fontsize=8, ha="right", va="center")
-    left.set(
-        xlabel="decoding step",
-        ylabel="weight of the token",
-        xlim=(-2.8, 8.4),
-        xticks=range(1, 9),
-        ylim=(0, 0.65),
-    )
+    left.set(xlabel="decoding step", ylabel="weight of the token")
+    left.set(xlim=(-2.8, 8.4), xticks=range(1, 9), ylim=(0, 0.65))
     right.set(xlabel="decoding step", ylabel="effective coverage (same colours)")
     figure.savefig(path, dpi=150)
 
 
 def read_table(path: Path) -> dict[tuple[str, str, str], list[float]]:
     """Value, low and high of each system, minus and measure."""
+    table = {}
     with path.open(encoding="utf-8") as file:
-        return {
-            (row["system"], row["minus"], row["metric"]): [
-                float(row[name]) for name in ("value", "low", "high")
-            ]
-            for row in csv.DictReader(file)
-        }
+        for row in csv.DictReader(file):
+            values = [float(row[name]) for name in ("value", "low", "high")]
+            table[row["system"], row["minus"], row["metric"]] = values
+    return table
 
 
 def draw_figures_2_and_3(table: Path, title: str, path: Path) -> None:
@@ -123,25 +110,15 @@ def draw_figures_2_and_3(table: Path, title: str, path: Path) -> None:
             f"{table} has none of the systems {', '.join(SYSTEMS)}: name them with predict --system"
         )
     width = 0.8 / len(systems)
-    for axes, (measure, (panel, longest)) in zip(
-        figure.subplots(1, 2), PANELS.items(), strict=True
-    ):
+    panels = zip(figure.subplots(1, 2), PANELS.items(), strict=True)
+    for axes, (measure, (panel, longest)) in panels:
         for number, system in enumerate(systems):
             label, colour = SYSTEMS[system]
-            value, low, high = np.array(
-                [rows[system, "", f"{measure}{n + 1}"] for n in range(longest)]
-            ).T
+            values = [rows[system, "", f"{measure}{n + 1}"] for n in range(longest)]
+            value, low, high = np.array(values).T
             places = np.arange(longest) + (number - (len(systems) - 1) / 2) * width
-            interval = [value - low, high - value]
-            axes.bar(
-                places,
-                value,
-                width,
-                yerr=interval,
-                error_kw={"linewidth": 0.8},
-                label=label,
-                color=colour,
-            )
+            style = {"label": label, "color": colour, "error_kw": {"linewidth": 0.8}}
+            axes.bar(places, value, width, yerr=[value - low, high - value], **style)
         axes.set_xticks(range(longest), [f"{n + 1}-gram" for n in range(longest)])
         axes.set_title(panel, fontsize=9)
     axes.legend(fontsize=7)
@@ -163,14 +140,13 @@ def draw_searches(path: Path) -> None:
         names = [name for name in ("more", "cov", "dim", "dydim") if name in plain]
         for place, name in enumerate(names):
             colour = SYSTEMS[name][1]
-            for values, shift, filled in (
-                (plain[name], -0.12, "w"),
-                (searched.get(name), 0.12, colour),
-            ):
-                if values is not None:
-                    x = np.full(len(values), place + shift)
-                    axes.plot(x, values, "o", color=colour, mfc=filled)
-                    axes.plot(x[:1], values.mean(), "_", color="black", markersize=12)
+            searches = [(plain[name], -0.12, "w")]
+            if name in searched:
+                searches.append((searched[name], 0.12, colour))
+            for values, shift, filled in searches:
+                x = np.full(len(values), place + shift)
+                axes.plot(x, values, "o", color=colour, mfc=filled)
+                axes.plot(x[:1], values.mean(), "_", color="black", markersize=12)
         axes.set_xticks(range(len(names)), [SYSTEMS[name][0] for name in names], fontsize=8)
         axes.set(title=corpus, xlim=(-0.5, len(names) - 0.5))
     figure.axes[0].set_ylabel("ROUGE-1; hollow: See et al.'s search\nfilled: Section 4.2's search")

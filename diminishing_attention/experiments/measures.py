@@ -52,9 +52,9 @@ def scorer(folder: str, layer: int):
 def bertscore(
     predictions: Sequence[str], references: Sequence[Sequence[str]], folder: str, layer: int = 0
 ) -> list[float]:
-    """BERTScore F1 x 100 of each prediction (Zhang et al. 2019), the best of its references; 0
-    where a text is empty, as the package means it.
+    """BERTScore F1 x 100 of each prediction (Zhang et al. 2019), the best of its references.
 
+    0 where a text is empty, as the package means it.
     ValueError: the package cannot read this encoder.
     """
     values = [0.0] * len(predictions)
@@ -80,15 +80,17 @@ class Text:
     """A text as MoverScore sees it: which tokens count, their idf weights, and their states."""
 
     def __init__(self, ids: list[int], names: list[str], states: Tensor):
-        # The marks and the later pieces of a word do not count; [CLS] and [SEP] stay, with an idf
-        # of 0.
-        counts = [name not in set(string.punctuation) and "##" not in name for name in names]
-        self.every, self.ids = set(ids), [i for i, kept in zip(ids, counts, strict=True) if kept]
+        marks = set(string.punctuation)
+        # Marks and later pieces of a word do not count; [CLS] and [SEP] stay, with an idf of 0.
+        counts = [name not in marks and "##" not in name for name in names]
+        self.every = set(ids)
+        self.ids = [i for i, is_kept in zip(ids, counts, strict=True) if is_kept]
         self.states = states[torch.tensor(counts)]  # (S, 3D)
 
     def ngrams(self, idf: dict[int, float], n: int) -> tuple[Tensor, Tensor]:
-        """Masses (W,) that sum to 1, or to 0, and unit vectors (W, 3D) of the n-grams; a shorter
-        text is one.
+        """Masses (W,), whose sum is 1 or 0, and unit vectors (W, 3D) of the n-grams.
+
+        A shorter text is one n-gram.
         """
         weights = torch.tensor([idf[i] for i in self.ids], dtype=torch.double)
         n = min(n, len(weights))
@@ -101,10 +103,10 @@ class Text:
 def moverscore(
     predictions: Sequence[str], references: Sequence[Sequence[str]], folder: str, n: int = 1
 ) -> list[float]:
-    """MoverScore x 100 of each prediction, the best of its references: 1 - Earth Mover's Distance
-    of idf-weighted n-grams (Zhao et al. 2019).
+    """MoverScore x 100 of each prediction (Zhao et al. 2019), the best of its references.
 
-    D13: the formulas of the authors' code, on any BERT; a text without a mass has 0.
+    1 - Earth Mover's Distance of idf-weighted n-grams. D13: the formulas of the authors' code, on
+    any BERT; a text without a mass has 0.
     ValueError: too few different texts for idf.
     """
     model, tokenizer = load("bert", folder)
@@ -148,15 +150,14 @@ def inverse_frequencies(texts: Sequence[Text], name: str) -> dict[int, float]:
 
 @torch.inference_mode()
 def read(text: str, model: torch.nn.Module, tokenizer) -> Text:
-    """The text with its states: D13: least, mean and largest value of the last five layers, each of
-    unit length.
+    """The text with its states.
+
+    D13: least, mean and largest value of the last five layers, each of unit length.
     """
     longest = min(tokenizer.model_max_length, model.config.max_position_embeddings)
     batch = tokenizer(text, max_length=longest, truncation=True, return_tensors="pt")
-    # (5, S, D)
-    layers = torch.stack(model(**batch, output_hidden_states=True).hidden_states[-5:])[
-        :, 0
-    ].double()
+    every = model(**batch, output_hidden_states=True).hidden_states
+    layers = torch.cat(every[-5:]).double()  # (5, S, D)
     layers = normalize(layers, dim=-1)
     states = torch.cat([layers.amin(0), layers.mean(0), layers.amax(0)], -1)
     ids = batch["input_ids"][0].tolist()

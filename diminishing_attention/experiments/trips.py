@@ -4,6 +4,7 @@ python -m diminishing_attention.experiments.trips --out runs/trips
 """
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +28,7 @@ class Options:
 def sentences(words: Sequence[int]) -> list[str]:
     """The sentences of a text of `one.draw`."""
     text = " ".join(one.WORDS[word] for word in words if word > one.EOS)
-    return [
-        f"{sentence.strip()} ."
-        for sentence in text.removesuffix(".").split(" .")
-        if sentence.strip()
-    ]
+    return re.findall(r"\w[^.]*\.", text)
 
 
 @one_line_errors

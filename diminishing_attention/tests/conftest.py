@@ -1,6 +1,4 @@
-"""What the tests share: one thread, no network, and small random models that do something worth
-testing.
-"""
+"""What the tests share: one thread, no network, small random models that do something."""
 
 import os
 import shutil
@@ -62,8 +60,7 @@ def batch(items):
 
 @pytest.fixture
 def make_pointer():
-    """A maker of small eval-mode pointer-generators whose weights are far from their initial
-    values.
+    """A maker of small pointer-generators in eval mode, far from their initial values.
 
     A new one attends to everything alike, and its switch stands in the middle. In these, attention
     is sharp, and context, coverage and switch matter.
@@ -75,9 +72,11 @@ def make_pointer():
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for name, parameter in model.named_parameters():
-                scale = (
-                    2.0 if "score" in name or "output" in name else 0.2 if "switch" in name else 0.7
-                )
+                scale = 0.7
+                if "score" in name or "output" in name:
+                    scale = 2.0
+                elif "switch" in name:
+                    scale = 0.2
                 parameter.copy_(scale * torch.randn(parameter.shape, generator=generator))
         return model
 
@@ -112,17 +111,14 @@ BERT = replace(
 @pytest.fixture(scope="session")
 def bert():
     """BERT's encoder: its folder, with random weights and some words."""
-    write_bert(
-        BERT.encoder, "the a town storm hit opened closed rained in on . was for and".split()
-    )
+    words = "the a town storm hit opened closed rained in on . was for and"
+    write_bert(BERT.encoder, words.split())
     yield BERT.encoder
     shutil.rmtree(BERT.encoder)
 
 
-def write_bert(folder: str | Path, words: list[str], positions: int = 64, **sizes) -> int:
-    """A BERT of transformers with its tokenizer: letters and these words; returns how many pieces
-    it has.
-    """
+def write_bert(folder: str | Path, words: list[str], positions: int = 64, **changes) -> None:
+    """A BERT of transformers with its tokenizer: letters and these words."""
     from transformers import BertConfig, BertModel, BertTokenizer
 
     letters = "abcdefghijklmnopqrstuvwxyz"
@@ -130,15 +126,10 @@ def write_bert(folder: str | Path, words: list[str], positions: int = 64, **size
     pieces = dict.fromkeys([*special, *letters, *(f"##{letter}" for letter in letters), *words])
     vocab = {piece: i for i, piece in enumerate(pieces)}
     BertTokenizer(vocab=vocab, model_max_length=positions).save_pretrained(folder)
-    sizes = (
-        dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=8, intermediate_size=16)
-        | sizes
-    )
+    sizes = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=8, intermediate_size=16)
+    sizes |= dict(vocab_size=len(pieces), max_position_embeddings=positions)
     torch.manual_seed(0)
-    BertModel(
-        BertConfig(vocab_size=len(pieces), max_position_embeddings=positions, **sizes)
-    ).save_pretrained(folder)
-    return len(pieces)
+    BertModel(BertConfig(**sizes | changes)).save_pretrained(folder)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,4 @@
-"""Slow restatements of the paper in NumPy loops, written from its text and from See et al.
-(2017).
-"""
+"""Slow restatements in NumPy loops, written from the paper and from See et al. (2017)."""
 
 import math
 
@@ -20,14 +18,9 @@ def dim_attention(attention: np.ndarray, f: str = "log") -> np.ndarray:
 
 
 def dynamic_attention(attention: np.ndarray, f1: str = "sqrt", f2: str = "log") -> np.ndarray:
-    """(T, S) -> (T, S): the two differences, weighted by the largest attention that the token has
-    had.
-    """
-    first, second, result = (
-        dim_attention(attention, f1),
-        dim_attention(attention, f2),
-        np.zeros_like(attention),
-    )
+    """(T, S) -> (T, S): the two differences, weighted by the token's largest attention so far."""
+    first, second = dim_attention(attention, f1), dim_attention(attention, f2)
+    result = np.zeros_like(attention)
     for t, i in np.ndindex(attention.shape):
         peak = max(attention[k, i] for k in range(t + 1))
         result[t, i] = peak * first[t, i] + (1 - peak) * second[t, i]
@@ -49,9 +42,7 @@ def lstm(
 
 
 class Pointer:
-    """A pointer-generator, one document and one step at a time, from a model's weights in
-    float64.
-    """
+    """A pointer-generator, a document and a step at a time, from a model's weights in float64."""
 
     def __init__(self, model, kind: str = "none"):
         self.weights = {name: p.detach().double().numpy() for name, p in model.named_parameters()}
@@ -64,15 +55,14 @@ class Pointer:
     def encode(self, source: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Encoder states (S, 2H); first hidden state and cell of the decoder."""
         names = ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"]
+        embedding = self.weights["encoder.embedding.weight"]
         halves, last = [], []
         for way, order in (("", source), ("_reverse", source[::-1])):
             weights = [self.weights[f"encoder.lstm.{name}{way}"] for name in names]
             hidden = cell = np.zeros(weights[1].shape[1])
             states = []
             for word in order:
-                hidden, cell = lstm(
-                    self.weights["encoder.embedding.weight"][word], hidden, cell, weights
-                )
+                hidden, cell = lstm(embedding[word], hidden, cell, weights)
                 states.append(hidden)
             halves.append(states if order is source else states[::-1])
             last.append((hidden, cell))
@@ -81,57 +71,46 @@ class Pointer:
         return np.concatenate(halves, 1), hidden, np.maximum(self.linear("reduce.cell", cell), 0)
 
     def distributions(self, item, size: int) -> dict:
-        """Everything at each step for a given document and summary: `p` (T, size) over the extended
-        vocabulary,
-        `attention`, `copying` and `coverage` (T, S).
+        """Everything at each step for a given document and summary.
+
+        `p` (T, size) over the extended vocabulary, `attention`, `copying` and `coverage` (T, S).
         """
-        known = [
-            [n if n < self.vocabulary else 1 for n in numbers]
-            for numbers in (item.source, item.target)
-        ]
-        source, target_in = known[0], known[1][:-1]  # an unknown word is read as <unk>
+        # an unknown word is read as <unk>
+        source = [n if n < self.vocabulary else 1 for n in item.source]
+        target_in = [n if n < self.vocabulary else 1 for n in item.target[:-1]]
         states, hidden, cell = self.encode(source)
         names = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"]
         weights = [self.weights[f"decoder.lstm.{name}"] for name in names]
+        embedding = self.weights["encoder.embedding.weight"]
+        coverage_map = self.weights.get("decoder.coverage_map.weight")
+        functions = {"none": lambda h: h, "dim": dim_attention, "dydim": dynamic_attention}
         context = np.zeros(states.shape[1])
         found = {"p": [], "attention": [], "copying": [], "coverage": []}
         for word in target_in:
-            x = self.linear(
-                "decoder.merge",
-                np.concatenate([context, self.weights["encoder.embedding.weight"][word]]),
-            )
+            x = self.linear("decoder.merge", np.concatenate([context, embedding[word]]))
             hidden, cell = lstm(x, hidden, cell, weights)
             decoder_state = np.concatenate([hidden, cell])
             # The coverage vector: the attention of all steps before.
             coverage = sum(found["attention"], np.zeros(len(source)))
             scores = []
             for i, state in enumerate(states):
-                inside = self.weights["encoder.project.weight"] @ state + self.linear(
-                    "decoder.query", decoder_state
-                )
-                if "decoder.coverage_map.weight" in self.weights:
-                    inside = (
-                        inside + self.weights["decoder.coverage_map.weight"][:, 0] * coverage[i]
-                    )
+                inside = self.linear("encoder.project", state)
+                inside = inside + self.linear("decoder.query", decoder_state)
+                if coverage_map is not None:
+                    inside = inside + coverage_map[:, 0] * coverage[i]
                 scores.append(self.weights["decoder.score.weight"][0] @ np.tanh(inside))
             exponentials = np.exp(np.array(scores) - max(scores))
             attention = exponentials / exponentials.sum()
             found["attention"].append(attention)
-            history = np.array(found["attention"])
-            gain = {"none": lambda h: h, "dim": dim_attention, "dydim": dynamic_attention}[
-                self.kind
-            ](history)[-1]
+            gain = functions[self.kind](np.array(found["attention"]))[-1]
             context = gain @ states
-            p_gen = sigmoid(
-                self.linear("decoder.switch", np.concatenate([context, hidden, cell, x]))
-            )[0]
-            logits = self.linear(
-                "decoder.output", self.linear("decoder.inner", np.concatenate([hidden, context]))
-            )
+            switch = self.linear("decoder.switch", np.concatenate([context, hidden, cell, x]))
+            p_gen = sigmoid(switch)[0]
+            inner = self.linear("decoder.inner", np.concatenate([hidden, context]))
+            logits = self.linear("decoder.output", inner)
+            exponentials = np.exp(logits - logits.max())
             p = np.zeros(size)
-            p[: self.vocabulary] = (
-                p_gen * np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
-            )
+            p[: self.vocabulary] = p_gen * exponentials / exponentials.sum()
             for place, number in enumerate(item.source):
                 p[number] += (1 - p_gen) * gain[place]
             for name, value in (("p", p), ("copying", gain), ("coverage", coverage)):
@@ -139,9 +118,7 @@ class Pointer:
         return {name: np.array(values) for name, values in found.items()}
 
     def loss(self, item, size: int, weight: float = 0.0) -> float:
-        """Mean over the target's tokens of the negative log-probability and the weighted overlap
-        with the coverage.
-        """
+        """Mean over the target's tokens of -log p and the weighted overlap with the coverage."""
         found = self.distributions(item, size)
         total = 0.0
         for t, word in enumerate(item.target[1:]):

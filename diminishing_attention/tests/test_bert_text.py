@@ -7,7 +7,11 @@ from transformers import BertTokenizer
 
 from ..bertsum.bert_text import collate, decode, encode_examples, target_ids
 
-UNUSED = ("[unused0]", "[unused1]", "[unused2]")
+
+def tokenizer_of(words: str) -> BertTokenizer:
+    """BERT's five special tokens, then these words."""
+    every = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words.split()]
+    return BertTokenizer(vocab={word: i for i, word in enumerate(every)})
 
 
 def make_example(document, summary) -> SimpleNamespace:
@@ -16,16 +20,7 @@ def make_example(document, summary) -> SimpleNamespace:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> BertTokenizer:
-    words = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        *UNUSED,
-        *"the storm hit town . it rained".split(),
-    ]
-    return BertTokenizer(vocab={word: i for i, word in enumerate(words)})
+    return tokenizer_of("[unused0] [unused1] [unused2] the storm hit town . it rained")
 
 
 def test_d22_every_sentence_has_its_cls_and_segments_take_turns(tokenizer):
@@ -34,9 +29,8 @@ def test_d22_every_sentence_has_its_cls_and_segments_take_turns(tokenizer):
     assert tokenizer.convert_ids_to_tokens(item.source) == (
         "[CLS] the storm . [SEP] [CLS] it rained . [SEP] [CLS] storm [SEP]".split()
     )
-    batch = collate(
-        [item, *encode_examples([make_example(["Storm"], ["storm"])], tokenizer, 99, 99)]
-    )
+    [short] = encode_examples([make_example(["Storm"], ["storm"])], tokenizer, 99, 99)
+    batch = collate([item, short])
     assert batch.segments[0].tolist() == [0] * 5 + [1] * 5 + [0] * 3 and not batch.segments[1].any()
     assert not item.was_cut
     target = "[unused0] it rained . [unused2] the storm [unused1]"
@@ -54,15 +48,9 @@ def test_long_documents_are_cut_and_still_end_in_sep(tokenizer):
     for longest in range(3, 14):
         [item] = encode_examples([example], tokenizer, longest, 3)
         assert len(item.source) <= longest and item.source[-1] == tokenizer.sep_token_id
-        assert (3, 3) not in zip(item.source, item.source[1:], strict=False) and item.source[
-            -2
-        ] not in (2, 3)
-        assert item.was_cut == (longest < 13)
-        assert item.target.tolist() == [
-            5,
-            *tokenizer("it", add_special_tokens=False)["input_ids"],
-            6,
-        ]
+        assert (3, 3) not in zip(item.source, item.source[1:], strict=False)
+        assert item.source[-2] not in (2, 3) and item.was_cut == (longest < 13)
+        assert tokenizer.convert_ids_to_tokens(item.target) == ["[unused0]", "it", "[unused1]"]
 
 
 def test_summaries_take_the_first_three_unused_tokens():
@@ -70,39 +58,19 @@ def test_summaries_take_the_first_three_unused_tokens():
 
     Without three: refused.
     """
-    names = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        "[unused10]",
-        "[unused9]",
-        "[unused1]",
-        "[unused2]",
-    ]
-    assert target_ids(BertTokenizer(vocab={name: i for i, name in enumerate(names)})) == (
-        7,
-        8,
-        6,
-        0,
-    )
-    with pytest.raises(
-        ValueError, match=r"has no three tokens like \[unused1\], .*: take a BERT's"
-    ):
-        target_ids(BertTokenizer(vocab={"[UNK]": 0, "[PAD]": 1, "[unused0]": 2}))
+    tokenizer = tokenizer_of("[unused10] [unused9] [unused1] [unused2]")
+    assert target_ids(tokenizer) == (7, 8, 6, 0)
+    said = r"has no three tokens like \[unused1\], .*: take a BERT's"
+    with pytest.raises(ValueError, match=said):
+        target_ids(tokenizer_of("[unused0]"))
 
 
 def test_text_that_looks_like_a_token_is_text(tokenizer):
-    """No sentence, end or padding comes out of "[CLS]", "[SEP]", "[PAD]" or "[unused1]" in a source
-    or a summary.
-    """
-    example = make_example(
-        ["The [SEP] storm [CLS] [PAD] .", "[unused1]"], ["It [unused1] [SEP] rained"]
-    )
+    """No sentence, end or padding comes out of what a source or a summary says."""
+    document = ["The [SEP] storm [CLS] [PAD] .", "[unused1]"]
+    example = make_example(document, ["It [unused1] [SEP] rained"])
     [item] = encode_examples([example], tokenizer, 99, 99)
-    assert (
-        item.source.count(tokenizer.cls_token_id) == item.source.count(tokenizer.sep_token_id) == 2
-    )
-    assert tokenizer.pad_token_id not in item.source and tokenizer.sep_token_id not in item.target
+    cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
+    assert item.source.count(cls) == item.source.count(sep) == 2
+    assert tokenizer.pad_token_id not in item.source and sep not in item.target
     assert [item.target.count(token) for token in target_ids(tokenizer)] == [1, 1, 0, 0]

@@ -1,6 +1,4 @@
-"""BERTSum: Eq. (6), the decoder against a slow restatement, cached steps, the mechanism's place,
-sizes and inputs.
-"""
+"""BERTSum: Eq. (6), the decoder against a slow restatement, cached steps, initial values."""
 
 import math
 
@@ -23,17 +21,9 @@ EVERY_KIND = pytest.mark.parametrize("kind", ["none", "dim", "dydim"])
 
 def small_encoder(positions: int = 30) -> BertModel:
     torch.manual_seed(0)
-    return BertModel(
-        BertConfig(
-            vocab_size=40,
-            hidden_size=16,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=24,
-            max_position_embeddings=positions,
-            initializer_range=0.4,
-        )
-    )
+    sizes = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24)
+    more = dict(vocab_size=40, max_position_embeddings=positions, initializer_range=0.4)
+    return BertModel(BertConfig(**sizes, **more))
 
 
 def small_model(kind: str = "none", **changes) -> BertSumExtAbs:
@@ -57,9 +47,8 @@ def batch():
     """Three documents of 27, 12 and 8 tokens, summaries of 7, 5 and 9."""
     draw = np.random.default_rng(0).integers
     sizes = ((25, 7), (10, 5), (6, 9))
-    return collate(
-        [Item([2, *draw(8, 40, s), 3], [5, *draw(8, 40, t), 6], [], False) for s, t in sizes]
-    )
+    texts = [([2, *draw(8, 40, s), 3], [5, *draw(8, 40, t), 6]) for s, t in sizes]
+    return collate([Item(source, target, [], False) for source, target in texts])
 
 
 def numbers(tensor: Tensor) -> np.ndarray:
@@ -78,9 +67,8 @@ def test_the_last_position_is_repeated_for_longer_sources():
     bert = small_encoder(positions=12)
     longer, table = with_positions(bert, 20), "embeddings.position_embeddings.weight"
     one, other = bert.state_dict(), longer.state_dict()
-    assert torch.equal(other[table][:12], one[table]) and torch.equal(
-        other[table][12:], one[table][-1:].expand(8, -1)
-    )
+    assert torch.equal(other[table][:12], one[table])
+    assert torch.equal(other[table][12:], one[table][-1:].expand(8, -1))
     assert all(torch.equal(other[name], one[name]) for name in one if name != table)
     assert longer.config.max_position_embeddings == 20 and with_positions(bert, 10) is bert
 
@@ -95,9 +83,7 @@ def test_segments_reach_bert(batch):
 
 
 def test_forward_and_backward_make_every_tensor_on_the_models_device(batch):
-    """On the device `meta`, which computes nothing and refuses to mix devices; BERT, which reads
-    its mask, is out.
-    """
+    """On the device `meta`, which refuses to mix devices; BERT, which reads its mask, is out."""
     with torch.device("meta"):
         model = BertSumExtAbs(
             small_encoder(), SPECIAL, Diminishing("dydim"), layers=2, feed_forward=24
@@ -105,9 +91,8 @@ def test_forward_and_backward_make_every_tensor_on_the_models_device(batch):
         states = torch.zeros(*batch.source.shape, 16, requires_grad=True)
     moved = type(batch)(*(part.to("meta") for part in batch))
     model.decode(states, moved.keep, moved.target_in).sum().backward()
-    decoder = [
-        parameter for name, parameter in model.named_parameters() if not name.startswith("encoder")
-    ]
+    encoder = {*model.encoder.parameters()}
+    decoder = [parameter for parameter in model.parameters() if parameter not in encoder]
     assert all(tensor.grad.device.type == "meta" for tensor in [states, *decoder])
 
 
@@ -127,14 +112,9 @@ def slow_gelu(x: np.ndarray) -> np.ndarray:
 
 
 def slow_attention(part, x: np.ndarray, memory: np.ndarray, heads: int, gain=None) -> np.ndarray:
-    """Head by head and step by step; self-attention, where x is the memory, reads up to its own
-    step.
-    """
-    query, keys, values = (
-        slow_linear(x, part.query),
-        slow_linear(memory, part.key),
-        slow_linear(memory, part.value),
-    )
+    """Head by head and step by step; self-attention (x is the memory) reads up to its own step."""
+    query = slow_linear(x, part.query)
+    keys, values = slow_linear(memory, part.key), slow_linear(memory, part.value)
     size, read = x.shape[1] // heads, np.zeros_like(x)
     for head in range(heads):
         place, weights = slice(head * size, (head + 1) * size), np.zeros((len(x), len(memory)))
@@ -151,49 +131,38 @@ def slow_decode(
 ) -> np.ndarray:
     """Logits of every step of one document."""
     width, embedding = memory.shape[1], numbers(model.embedding.weight)
-    angles = [
-        [t / 10_000 ** (2 * (i // 2) / width) for i in range(width)] for t in range(len(tokens))
-    ]
-    states = embedding[tokens] * math.sqrt(width) + np.where(
-        np.arange(width) % 2, np.cos(angles), np.sin(angles)
-    )
-    for number, layer in enumerate(model.layers):
-        normed, is_last = slow_norm(states, layer.self_norm), number == len(model.layers) - 1
+    inner = np.array([2 * (i // 2) / width for i in range(width)])
+    angles = np.arange(len(tokens))[:, None] / 10_000**inner
+    waves = np.where(np.arange(width) % 2, np.cos(angles), np.sin(angles))
+    states = embedding[tokens] * math.sqrt(width) + waves
+    gains = {"none": None, "dim": dim_attention, "dydim": dynamic_attention}
+    for layer in model.layers:
+        normed = slow_norm(states, layer.self_norm)
         states = states + slow_attention(layer.self_attention, normed, normed, model.heads)
-        gain = (
-            {"none": None, "dim": dim_attention, "dydim": dynamic_attention}[kind]
-            if is_last
-            else None
-        )
+        gain = gains[kind] if layer is model.layers[-1] else None
         normed = slow_norm(states, layer.cross_norm)
         states = states + slow_attention(layer.cross_attention, normed, memory, model.heads, gain)
         block = layer.feed_forward
-        states = states + slow_linear(
-            slow_gelu(slow_linear(slow_norm(states, block.norm), block.inner)), block.outer
-        )
+        inner = slow_gelu(slow_linear(slow_norm(states, block.norm), block.inner))
+        states = states + slow_linear(inner, block.outer)
     return slow_norm(states, model.norm) @ embedding.T + numbers(model.output_bias)
 
 
 @EVERY_KIND
 def test_d7_the_decoder_is_the_slow_restatement(batch, kind):
-    """D7: per head, cumulative over target positions, in the last layer's cross-attention alone,
-    not renormalised.
-    """
+    """D7: per head, over target positions, in the last layer's cross-attention alone."""
     model = small_model(kind)
     logits, memory = logits_of(model, batch), numbers(model.encode(batch))
     for row in range(3):
         source, target = int(batch.keep[row].sum()), int(batch.keep_target[row].sum())
-        expected = slow_decode(
-            model, memory[row, :source], batch.target_in[row, :target].tolist(), kind
-        )
+        tokens = batch.target_in[row, :target].tolist()
+        expected = slow_decode(model, memory[row, :source], tokens, kind)
         np.testing.assert_allclose(numbers(logits[row, :target]), expected, atol=2e-4, rtol=1e-4)
 
 
 @EVERY_KIND
 def test_beam_search_scores_are_those_of_teacher_forcing(batch, kind):
-    """The winner's score, computed again at once: wrong if coverage or cache did not follow the
-    beams.
-    """
+    """Computed again at once: others, if coverage or cache did not follow the beams."""
     model, options = small_model(kind), dict(beam=4, max_length=12, min_length=6)
     found, items = beam_search(model, batch, **options), []
     for row, tokens in enumerate(found.tokens):
@@ -201,20 +170,14 @@ def test_beam_search_scores_are_those_of_teacher_forcing(batch, kind):
         alone = beam_search(model, collate(items[-1:]), **options)
         torch.testing.assert_close(alone.scores[0], found.scores[row], atol=1e-4, rtol=1e-5)
     again = collate(items)
-    log_p = (
-        logits_of(model, again)
-        .log_softmax(-1)
-        .gather(-1, again.target_out.unsqueeze(-1))
-        .squeeze(-1)
-    )
+    every = logits_of(model, again).log_softmax(-1)
+    log_p = every.gather(-1, again.target_out.unsqueeze(-1)).squeeze(-1)
     means = (log_p * again.keep_target).sum(1) / again.keep_target.sum(1)
     torch.testing.assert_close(found.scores, means, atol=1e-4, rtol=1e-5)
 
 
 def test_d7_dropout_comes_after_diminishing(batch):
-    """D7: with dropout, the coverage sums up the softmax weights themselves: all gains are those
-    without it.
-    """
+    """D7: the coverage sums up the softmax weights themselves: the gains are those without it."""
     model, seen = small_model("dim", dropout=0.5), []
     attention = model.layers[-1].cross_attention
     attention.dropout.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0]))
@@ -237,9 +200,7 @@ def test_d5_padding_has_no_influence_and_a_row_of_it_gives_no_nan(batch):
 
 
 def test_d20_the_loss_is_the_cross_entropy_of_the_targets(batch):
-    """One value per real target token; label smoothing (eps / V over all tokens, D20) in training
-    alone.
-    """
+    """One value a real target token; D20: label smoothing, eps / V, in training alone."""
     model = small_model("dim", label_smoothing=0.3)
     log_p = logits_of(model, batch).log_softmax(-1)[batch.keep_target]
     expected = -log_p.gather(1, batch.target_out[batch.keep_target].unsqueeze(1)).squeeze(1)

@@ -1,6 +1,4 @@
-"""Both commands from end to end: train, kill, resume; bad input; what wins among default, preset,
---init and flag.
-"""
+"""Both commands from end to end: train, kill, resume; several processes; bad input."""
 
 import json
 import multiprocessing
@@ -19,11 +17,9 @@ from accelerate import PartialState, debug_launcher
 from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 
-from shared.run import parse
-
 from .. import predict
 from .. import train as training
-from ..config import PRESETS, TrainConfig, learning_rate
+from ..config import learning_rate
 from ..loading import Run, begin, load_run
 from ..train import train
 from .conftest import BERT, SMALL
@@ -54,9 +50,8 @@ def test_a_training_killed_by_signal_9_resumes_to_the_same_bits(
         return learning_rate(step, *arguments)
 
     monkeypatch.setattr(training, "learning_rate", kill)
-    process = multiprocessing.get_context("fork").Process(
-        target=train, args=(config, tmp_path / "killed")
-    )
+    fork = multiprocessing.get_context("fork")
+    process = fork.Process(target=train, args=(config, tmp_path / "killed"))
     process.start()
     process.join()
     monkeypatch.undo()
@@ -84,10 +79,8 @@ def test_two_processes_train_one_model_on_batches_of_their_own(tmp_path, monkeyp
     monkeypatch.setattr(Run, "collate", record)
     AcceleratorState._reset_state(True)
     debug_launcher(train, (replace(SMALL, steps=2), tmp_path / "two"), num_processes=2)
-    one, other = (
-        [json.loads(line) for line in (tmp_path / f"read-{i}").read_text().splitlines()]
-        for i in (0, 1)
-    )
+    files = [tmp_path / f"read-{i}" for i in (0, 1)]
+    one, other = ([json.loads(line) for line in file.open()] for file in files)
     assert len(one) >= 2 and len(other) >= 2
     assert {processes for processes, _ in one + other} == {2}
     assert all(batch not in other for batch in one)
@@ -120,90 +113,52 @@ def test_resume_lengthens_a_run_or_begins_one_and_refuses_other_data(trained, tm
 
 
 def test_a_tracker_gets_the_rows_of_the_log(tmp_path):
+    """One that is not installed is refused."""
+    with pytest.raises(ValueError, match="--log-with comet_ml is not installed"):
+        train(replace(SMALL, log_with="comet_ml"), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
     pytest.importorskip("tensorboard")
     train(replace(SMALL, steps=2, log_with="tensorboard"), tmp_path / "run")
     assert list((tmp_path / "run/diminishing_attention").glob("events*"))
 
 
-def test_a_tracker_that_is_not_installed_is_said(tmp_path):
-    with pytest.raises(ValueError, match="--log-with comet_ml is not installed"):
-        train(replace(SMALL, log_with="comet_ml"), tmp_path / "run")
-
-
-@pytest.mark.parametrize("file", ["tokenizer.json", "start.json", "model.safetensors"])
-def test_a_file_that_a_run_lacks_is_said_in_one_line(trained, tmp_path, file, capsys):
-    run = shutil.copytree(trained(SMALL), tmp_path / "run", ignore=lambda *_: [file])
-    with pytest.raises(SystemExit):
-        predict.main([str(run), "--split", "test", "--limit", "1"])
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and file in error
-
-
 @pytest.mark.parametrize(
     ("command", "flags", "message"),
     [
-        (training, ["--out", "{tmp}/new", "--learning-rate", "nan"], "--learning-rate is nan"),
-        (
-            predict,
-            ["{run}", "{tmp}/in.txt", "--min-length", "900"],
-            "--max-length is 100; it must be at least",
-        ),
+        (training, "--out {tmp}/new --learning-rate nan", "--learning-rate is nan"),
         (
             training,
-            ["--out", "{tmp}/new", "--init", "{run}", "--hidden", "9"],
+            "--out {tmp}/new --init {run} --hidden 9",
             "--hidden: {run} has 8, leave it out",
         ),
         (
             training,
-            ["--out", "{tmp}/new", "--preset", "paper-dydim"],
+            "--out {tmp}/new --preset paper-dim",
             "a run of --preset paper is no run folder",
         ),
-        (training, ["--out", "{tmp}/new", "--data", "{tmp}/bad.jsonl"], "bad.jsonl:1"),
-        (predict, ["{tmp}", "{tmp}/in.txt"], "is no run folder"),
-        (predict, ["{run}", "{tmp}/in.txt", "--out", "{tmp}/in.txt"], "in.txt exists"),
+        (training, "--out {tmp}/new --data {tmp}/bad.jsonl", "bad.jsonl:1"),
+        (
+            predict,
+            "{run} {tmp}/in.txt --min-length 900",
+            "--max-length is 100; it must be at least",
+        ),
+        (predict, "{tmp} {tmp}/in.txt", "is no run folder"),
+        (predict, "{tmp}/part {tmp}/in.txt", "tokenizer.json"),
+        (predict, "{run} {tmp}/in.txt --out {tmp}/in.txt", "in.txt exists"),
     ],
 )
 def test_bad_input_is_one_line_and_loses_nothing(
     trained, tmp_path, capsys, command, flags, message
 ):
     run = trained(SMALL)
+    shutil.copytree(run, tmp_path / "part", ignore=lambda *_: ["tokenizer.json"])
     (tmp_path / "bad.jsonl").write_text('{"sorce": "x"}\n')
     (tmp_path / "in.txt").write_text("It rained .")
-    before = {
-        path: path.read_bytes() for path in [*run.iterdir(), *tmp_path.iterdir()] if path.is_file()
-    }
+    files = [path for path in [*run.iterdir(), *tmp_path.iterdir()] if path.is_file()]
+    before = {path: path.read_bytes() for path in files}
     with pytest.raises(SystemExit) as stop:
-        command.main([flag.format(tmp=tmp_path, run=run) for flag in flags])
+        command.main(flags.format(tmp=tmp_path, run=run).split())
     error = capsys.readouterr().err
     assert stop.value.code == 2 and error.count("\n") == 1 and message.format(run=run) in error
-    assert {path: path.read_bytes() for path in before} == before and not (
-        tmp_path / "new"
-    ).exists()
-
-
-def test_what_wins_among_default_preset_init_flag_and_resume(trained, tmp_path):
-    """A flag over a preset, a preset over the run of --init, that run over the defaults; --resume
-    keeps what was.
-    """
-    base = trained(SMALL)
-
-    def of(*flags):
-        config, _, _ = parse(["--out", str(tmp_path / "new"), *flags], TrainConfig, PRESETS, "")
-        return config.hidden, config.steps, config.save_every, config.diminishing
-
-    init, preset = ["--init", str(base)], ["--preset", "paper-dim"]
-    assert of() == (64, 1200, 200, "none") and of("--preset", "paper") == (
-        256,
-        230_000,
-        5000,
-        "none",
-    )
-    assert of(*init) == (8, 4, 2, "none") and of(*init, *preset) == (8, 10_000, 2, "dim")
-    assert of(*init, *preset, "--steps", "7", "--diminishing", "dydim", "--save-every", "3") == (
-        8,
-        7,
-        3,
-        "dydim",
-    )
-    with pytest.raises(ValueError, match="--resume keeps the values of .*leave out seed"):
-        parse(["--out", str(base), "--resume", "--seed", "3"], TrainConfig, PRESETS, "")
+    assert {path: path.read_bytes() for path in files} == before
+    assert not (tmp_path / "new").exists()

@@ -18,9 +18,7 @@ from ..text import Batch
 
 @pytest.fixture(params=one.KINDS)
 def pair(request):
-    """one.py's model and the package's with the same weights, far from their initial values:
-    attention is sharp.
-    """
+    """one.py's model and the package's with the same weights, for which attention is sharp."""
     kind = request.param
     torch.manual_seed(0)
     small = one.PointerGenerator(kind)
@@ -53,13 +51,9 @@ def test_the_functions_of_the_idea_are_equal():
 
 
 def test_three_updates_are_equal(pair):
-    """Loss and gradients before and after each; then attention, weights and probabilities of every
-    word.
-    """
-    rng, optimizers = (
-        random.Random(0),
-        [torch.optim.Adam(model.parameters(), 1e-3) for model in pair],
-    )
+    """Loss and gradients around each; then attention, weights and probabilities of every word."""
+    rng = random.Random(0)
+    optimizers = [torch.optim.Adam(model.parameters(), 1e-3) for model in pair]
     for _ in range(4):
         source, target = one.draw(8, rng)
         losses = pair[0](source, target), pair[1](as_batch(source, target))
@@ -87,79 +81,67 @@ def test_three_updates_are_equal(pair):
 def test_blocking_writes_no_three_words_twice():
     torch.manual_seed(0)
     model, (source, _) = one.PointerGenerator(), one.draw(8, random.Random(0))
-    free, blocked = (one.write(model, source, blocking)[0].tolist() for blocking in (False, True))
-    grams = [
-        [list(zip(row, row[1:], row[2:], strict=False)) for row in words]
-        for words in (free, blocked)
-    ]
-    assert any(len(set(row)) < len(row) for row in grams[0]) and all(
-        len(set(row)) == len(row) for row in grams[1]
-    )
+
+    def repeats(blocking: bool) -> list[bool]:
+        texts = one.write(model, source, blocking)[0].tolist()
+        grams = [list(zip(row, row[1:], row[2:], strict=False)) for row in texts]
+        return [len(set(row)) < len(row) for row in grams]
+
+    assert any(repeats(blocking=False)) and not any(repeats(blocking=True))
 
 
 def test_a_trip_from_its_other_end_is_told_again_and_the_end_ends_a_text():
-    number = one.WORDS.index
-    text = [
-        number(word)
-        for word in "rome lima rome . lima rome lima . oslo cairo oslo . rome lima . </s> bern quito bern .".split()
-    ]
-    wanted = [
-        number(word)
-        for word in "oslo cairo oslo . rome lima rome . bern quito bern . kyiv accra kyiv . "
-        "</s>".split()
-    ]
-    nothing = torch.tensor([[one.EOS] * len(text)])
-    assert one.measure(nothing, torch.tensor([[one.BOS, *wanted]])) == (0, 0)
-    assert one.trips(text) == [
-        {"rome", "lima"},
-        {"rome", "lima"},
-        {"oslo", "cairo"},
-        {"rome", "lima"},
-    ]
-    assert one.measure(torch.tensor([text]), torch.tensor([[one.BOS, *wanted]])) == (50, 50)
+    def numbers(text: str) -> list[int]:
+        return [one.WORDS.index(word) for word in text.split()]
+
+    told = "rome lima rome . lima rome lima . oslo cairo oslo . rome lima . "
+    text = numbers(told + "</s> bern quito bern .")
+    wanted = "oslo cairo oslo . rome lima rome . bern quito bern . kyiv accra kyiv . </s>"
+    targets = torch.tensor([[one.BOS, *numbers(wanted)]])
+    lima, oslo = {"rome", "lima"}, {"oslo", "cairo"}
+    assert one.trips(text) == [lima, lima, oslo, lima]
+    assert one.measure(torch.tensor([text]), targets) == (50, 50)
+    assert one.measure(torch.full((1, 20), one.EOS), targets) == (0, 0)
 
 
 SOURCE = Path(one.__file__).read_text(encoding="utf-8")
-TINY = {"UPDATES, MORE": "2, 2", "BATCH, TEXTS": "4, 4", "D, H": "8, 8"}
+TOP, MARK, REST = SOURCE.partition("\nWORDS = ")
+REST = MARK + REST
 
 
-def with_constants(**changes: str) -> ModuleType:
-    """one.py with other values in the lines of its constants, the rest tiny."""
-    source = SOURCE
-    for name, value in (
-        TINY | {name.replace("__", ", "): v for name, v in changes.items()}
-    ).items():
-        (line,) = [line for line in SOURCE.splitlines() if line.startswith(f"{name} = ")]
-        source = source.replace(f"\n{line}\n", f"\n{name} = {value}\n")
-    module = ModuleType("changed")
-    exec(compile(source, "one.py", "exec"), vars(module))
+def changed(**constants) -> ModuleType:
+    """one.py with other values of the constants at its top, the rest tiny."""
+    module = ModuleType("one_changed")
+    exec(TOP, vars(module))
+    vars(module).update(dict(UPDATES=2, MORE=2, BATCH=4, TEXTS=4, D=8, H=8) | constants)
+    exec(REST, vars(module))
     return module
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"TRIPS": "1"},
-        {"TRIPS": "6"},
-        {"D__H": "5, 9"},
-        {"UPDATES__MORE": "2, 0"},
-        {"RATE__MORE_RATE": "1e-3, 1e-4"},
-        {"BATCH__TEXTS": "1, 1"},
-        {"EPSILON": "1e-6"},
-        {"LAMBDA": "0.0"},
-        {"seed": "7"},
-        {"SYSTEMS": '{"older": "coverage"}', "TRIPS": "2"},
-    ],
-    ids=str,
-)
+def noted(monkeypatch, module: ModuleType, name: str) -> list[tuple]:
+    """(arguments, result) of each later call of a function of the module."""
+    calls, function = [], getattr(module, name)
+
+    def noting(*arguments, **options):
+        result = function(*arguments, **options)
+        calls.append(([*arguments, *options.values()], result))
+        return result
+
+    monkeypatch.setattr(module, name, noting)
+    return calls
+
+
+@pytest.mark.parametrize("change", [
+    dict(TRIPS=1), dict(TRIPS=6), dict(D=5, H=9), dict(UPDATES=2, MORE=0), dict(BATCH=1, TEXTS=1),
+    dict(RATE=1e-3, MORE_RATE=1e-4), dict(EPSILON=1e-6), dict(LAMBDA=0.0), dict(seed=7),
+    dict(SYSTEMS={"older": "coverage", "DimAttn": "dim"}, TRIPS=2),
+], ids=str)  # fmt: skip
 def test_each_constant_can_be_changed(change, capsys, monkeypatch):
     """Texts have the length that the trips need, and the table is of these systems."""
-    module = with_constants(**change)
-    drawn = []
-    draw = module.draw
-    monkeypatch.setattr(module, "draw", lambda *a: drawn.append(draw(*a)) or drawn[-1])
+    module = changed(**change)
+    drawn = noted(monkeypatch, module, "draw")
     module.main()
-    for sources, targets in drawn:
+    for _, (sources, targets) in drawn:
         assert sources.shape[1] == 3 * module.TRIPS and targets.shape[1] == 4 * module.TRIPS + 2
         assert all(len(set(module.trips(text))) == module.TRIPS for text in targets.tolist())
     lines = capsys.readouterr().out.splitlines()
@@ -172,22 +154,23 @@ def test_each_constant_can_be_changed(change, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"TRIPS": "0"}, "TRIPS is 0; the 40 cities make 1 to 20 trips"),
-        ({"TRIPS": "21"}, "TRIPS is 21; the 40 cities make 1 to 20 trips"),
-        ({"D__H": "0, 8"}, "D, H, BATCH and TEXTS are at least 1"),
-        ({"BATCH__TEXTS": "8, 0"}, "D, H, BATCH and TEXTS are at least 1"),
-        ({"UPDATES__MORE": "-1, 2"}, "UPDATES and MORE at least 0"),
-        ({"EPSILON": "0.0"}, "EPSILON is above 0"),
-        ({"LAMBDA": "-1.0"}, "LAMBDA at least 0"),
+        (dict(TRIPS=0), "TRIPS is 0; the 40 cities make 1 to 20 trips"),
+        (dict(TRIPS=21), "TRIPS is 21; the 40 cities make 1 to 20 trips"),
+        (dict(CITIES="rome oslo rome bern", TRIPS=1), "CITIES has a word twice"),
+        (dict(D=0), "D, H, BATCH and TEXTS are at least 1"),
+        (dict(TEXTS=0), "D, H, BATCH and TEXTS are at least 1"),
+        (dict(UPDATES=-1), "UPDATES and MORE at least 0"),
+        (dict(EPSILON=0.0), "EPSILON is above 0"),
+        (dict(LAMBDA=-1.0), "LAMBDA at least 0"),
         (
-            {"SYSTEMS": '{"older": "cov"}'},
+            dict(SYSTEMS={"older": "cov"}),
             "SYSTEMS needs .* mechanisms of none, coverage, dim, dydim",
         ),
     ],
     ids=str,
 )
 def test_a_constant_that_cannot_work_is_refused_before_training(change, message, monkeypatch):
-    module = with_constants(**change)
+    module = changed(**change)
     monkeypatch.setattr(module, "train", lambda *_: pytest.fail("trained"))
     with pytest.raises(SystemExit, match=message):
         module.main()
@@ -195,53 +178,38 @@ def test_a_constant_that_cannot_work_is_refused_before_training(change, message,
 
 def test_main_prints_what_it_computed_on_texts_that_no_training_saw(capsys, monkeypatch):
     """Each row is of its own model and search, each of the last lines a difference of two rows."""
-    module = with_constants()
-    texts, trained, written, values = [], [], [], []
-    draw, train, write = module.draw, module.train, module.write
-
-    def record_train(updates, rate, base=None, kind="none"):
-        trained.append((updates, rate, base in models, kind))
-        models.append(train(updates, rate, base, kind))
-        return models[-1]
-
-    def record_draw(count, rng):
-        texts.append(draw(count, rng))
-        return texts[-1]
-
-    def record_write(model, sources, blocking=False):
-        written.append((model.decoder.kind, blocking))
-        assert sources is texts[0][0]
-        return write(model, sources, blocking)
-
-    def made_up(words, targets):
-        assert targets is texts[0][1]
-        values.append(module.Measured(*torch.rand(2).mul(100).tolist()))
-        return values[-1]
-
-    models = []
-    stand_ins = {"draw": record_draw, "train": record_train, "write": record_write}
-    for name, stand_in in (stand_ins | {"measure": made_up}).items():
-        monkeypatch.setattr(module, name, stand_in)
+    module = changed()
+    names = ("draw", "train", "write")
+    drawn, trained, written = (noted(monkeypatch, module, name) for name in names)
+    made_up = [module.Measured(*values) for values in torch.rand(5, 2).mul(100).tolist()]
+    values = iter(made_up)
+    monkeypatch.setattr(module, "measure", lambda *_: next(values))
     module.main()
-    assert trained[0] == (2, 8e-3, False, "none")
-    later = [(2, 2e-3, True, kind) for kind in ("coverage", "dim", "dydim", "none")]
-    assert sorted(trained[1:], key=lambda call: call[3]) == later
-    rows = {tuple(row) for sources, _ in texts[1:] for row in sources.tolist()}
-    assert len(texts) == 1 + 2 * 5 and rows.isdisjoint(map(tuple, texts[0][0].tolist()))
+    ([count, _], (sources, _)), *of_training = drawn
+    assert count == module.TEXTS
+    rows = {tuple(row) for _, (texts, _) in of_training for row in texts.tolist()}
+    assert len(of_training) == 2 * 5 and rows.isdisjoint(map(tuple, sources.tolist()))
+    (first, base), *others = trained
+    assert first == [2, 8e-3]
+    assert all(given == [2, 2e-3, base, given[3]] for given, _ in others)
+    models = {given[3]: model for given, model in others}
+    assert {*models} == {*module.KINDS} and len(others) == 4
     kinds = [("none", False), ("none", True), ("coverage", False), ("dim", False), ("dydim", False)]
-    assert written == kinds
+    searches = [[models[kind], sources, blocking] for kind, blocking in kinds]
+    assert all(
+        given[0] is wanted[0] and given[1] is sources and given[2] == wanted[2]
+        for (given, _), wanted in zip(written, searches, strict=True)
+    )
     lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("0.32 0.24 0.19 0.16")  # log(1 + 0.6 t): from the second look on
     names = ["no mechanism", "trigrams blocked", "coverage", "DimAttn", "DyDimAttn"]
-    table = [
-        f"{name:18}{v.again:10.1f}{v.told:12.1f}" for name, v in zip(names, values, strict=True)
-    ]
-    assert lines[2:7] == table
-    ours = values.pop(3)
-    for line, name, value in zip(lines[7:], names[:3] + names[4:], values, strict=False):
+    for line, name, value in zip(lines[2:7], names, made_up, strict=True):
+        assert line == f"{name:18}{value.again:10.1f}{value.told:12.1f}"
+    others, ours = names[:3] + names[4:], made_up.pop(3)
+    for line, name, value in zip(lines[7:11], others, made_up, strict=True):
         again, told = ours.again - value.again, ours.told - value.told
         said = f"DimAttn minus {name}: told again {again:+.1f} points, trips told {told:+.1f}"
         assert line == said
-    assert lines[0].endswith("0.32 0.24 0.19 0.16")  # log(1 + 0.6 t): from the second look on
 
 
 def test_it_runs_alone_and_shows_the_effect(tmp_path):

@@ -39,9 +39,7 @@ def test_measures_of_one_text_by_hand():
 
 
 def test_d11_repetition_counts_every_occurrence_after_the_first():
-    """D11: "a man a plan a canal a plan": 1-grams a 4, plan 2, man, canal; of 2-grams "a plan"
-    twice.
-    """
+    """D11: 1-grams: a 4 times, plan 2, man, canal; of 2-grams "a plan" twice."""
     words = "a man a plan a canal a plan".split()
     assert repetition_ratio(words, 1) == pytest.approx(4 / 8)
     assert repetition_ratio(words, 2) == pytest.approx(1 / 7)
@@ -81,43 +79,25 @@ def test_d21_flags_reach_the_search_and_the_measures(trained, monkeypatch, tmp_p
     for flags in (five, preset, ""):
         out = ["--out", str(tmp_path / "a.txt"), "--overwrite"]
         main([str(trained(SMALL)), "--data", SMALL.data, "--limit", "1", *out, *flags.split()])
-    given = {
-        "beam": 3,
-        "length_penalty": 1.5,
-        "trigram_blocking": True,
-        "min_length": 2,
-        "max_length": 7,
-    }
-    won = {
-        "beam": 6,
-        "length_penalty": 0.0,
-        "trigram_blocking": True,
-        "min_length": 0,
-        "max_length": 7,
-    }
+    common = {"trigram_blocking": True, "max_length": 7}
+    given = {"beam": 3, "length_penalty": 1.5, "min_length": 2} | common
+    won = {"beam": 6, "length_penalty": 0.0, "min_length": 0} | common
     assert seen == [search | {"never": (0, 1)} for search in (given, won, DECODING["tiny"])]
     assert leads == [(3, "rouge-score"), (5, "unicode"), (3, "rouge-score")]
 
 
 def test_lines_in_are_lines_out(trained, tmp_path, capsys):
-    """In order, a blank line for a blank one; cut documents are counted; .jsonl has all that is
-    known.
-    """
+    """In order, a blank line for a blank one; cut documents are counted."""
     folder, path = trained(replace(SMALL, max_source=12)), tmp_path / "in.txt"
-    path.write_text(
-        "Mara Kelman opened a bridge . It rained .\n\n"
-        + "A storm hit the town hall today . " * 4
-        + "\n"
-    )
+    long = "A storm hit the town hall today . " * 4
+    path.write_text(f"Mara Kelman opened a bridge . It rained .\n\n{long}\n")
     lengths = ["--min-length", "4", "--max-length", "10"]
     main([str(folder), str(path), "--out", str(tmp_path / "o.jsonl"), *lengths])
-    assert (
-        "1 of 3 documents are longer than the model reads: they were cut" in capsys.readouterr().err
-    )
+    said = capsys.readouterr().err
+    assert "1 of 3 documents are longer than the model reads: they were cut" in said
     rows = [json.loads(line) for line in (tmp_path / "o.jsonl").open()]
-    assert [row.get("was_cut", False) for row in rows] == [False, False, True] and rows[1][
-        "prediction"
-    ] == ""
+    assert [row.get("was_cut", False) for row in rows] == [False, False, True]
+    assert rows[1]["prediction"] == ""
     main([str(folder), str(path), *lengths])
     assert capsys.readouterr().out.split("\n") == [*(row["prediction"] for row in rows), ""]
 
@@ -134,9 +114,11 @@ def test_packed_weights_write_the_same_tokens(trained, monkeypatch, config, bert
     rows = [list(predict(each, examples, **lengths)) for each in (run, packed)]
     assert rows[0] == rows[1]
     batch = run.collate(run.encode(examples))
-    with torch.inference_mode():
-        one, other = (
-            each.model.step(batch.target_in[:, 0], *each.model.start(batch))[0]
-            for each in (run, packed)
-        )
+
+    @torch.inference_mode()
+    def first_step(model):
+        log_p, _ = model.step(batch.target_in[:, 0], *model.start(batch))
+        return log_p
+
+    one, other = first_step(run.model), first_step(packed.model)
     assert (one - other).abs().nan_to_num(0).max() < 1e-5 and one.isfinite().any()

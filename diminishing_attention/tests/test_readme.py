@@ -1,6 +1,4 @@
-"""What the README shows can be pasted and works, without more than torch; PAPER.md's commands are
-the paper's.
-"""
+"""What the README shows can be pasted and works; PAPER.md's commands are the paper's."""
 
 import ast
 import json
@@ -18,17 +16,15 @@ FOLDER = Path(__file__).resolve().parents[1]
 
 
 def test_the_example_runs_and_its_steps_are_the_whole():
-    (code,) = re.findall(
-        r"```python\n(.*?)```", (FOLDER / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL
-    )
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)
     package = __package__.removesuffix(".tests")  # the folder may have another name
     names: dict = {}
     exec(code.replace("from diminishing_attention.", f"from {package}."), names)
     weights = Diminishing("dim").sequence(names["attention"])
     assert torch.equal(names["weights"], weights) and weights.sum() < names["attention"].sum()
-    assert re.findall(r"\d\.\d\d", code.split("print(weights)")[1])[:4] == [
-        f"{w:.2f}" for w in weights.flatten()
-    ]
+    said = re.findall(r"\d\.\d\d", code.split("print(weights)")[1])[:4]
+    assert said == [f"{weight:.2f}" for weight in weights.flatten()]
     torch.testing.assert_close(names["step"], weights[1])
     torch.testing.assert_close(names["state"].coverage, names["attention"].sum(0))
 
@@ -42,9 +38,7 @@ def test_the_mechanism_needs_torch_alone():
 
 @pytest.fixture
 def commands(monkeypatch, tmp_path):
-    """commands(page): configs of its trainings by run folder, options of its predictions by --out;
-    flags hold.
-    """
+    """commands(page): configs of its trainings by run folder, options of predictions by --out."""
     pytest.importorskip("shared")
     from shared.run import parse, read_flags
 
@@ -82,9 +76,7 @@ def test_own_data_trains_dim_attention_and_its_control(commands):
 
 
 def test_d17_the_second_phases_and_table_4_are_the_papers(commands):
-    """Section 4.2: 600 tokens, beam 6, alpha 1.5, trigram blocking, less than 10k updates; See et
-    al.: 3,000. D17.
-    """
+    """Section 4.2: 600 tokens, less than 10k updates, its search; See et al.: 3,000. D17."""
     configs, outputs = commands("PAPER.md")
     paper, phase = configs["runs/base"], dict(init="runs/base", steps=10_000)
     assert configs["runs/dim"] == replace(paper, diminishing="dim", max_source=600, **phase)
@@ -92,14 +84,13 @@ def test_d17_the_second_phases_and_table_4_are_the_papers(commands):
     assert configs["runs/dim-400"] == replace(configs["runs/dim"], max_source=400)
     assert configs["runs/cov"] == replace(paper, coverage=True, init="runs/base", steps=3000)
     assert configs["runs/abs-dim"].model == "bertsum-abs"
-    search = {name: tuple(row.search().values()) for name, row in outputs.items()}
-    assert [search[f"runs/t4/{name}.jsonl"] for name in ("cov", "only", "norm", "all")] == [
-        (4, 0.0, False, 36, 100),
-        (6, 0.0, False, 36, 100),
-        (6, 1.5, False, 36, 100),
-        (6, 1.5, True, 36, 100),
-    ]
-    assert search["runs/t1/abs.jsonl"] == (5, 0.95, True, 51, 200)  # PreSumm's command
-    assert all(
-        outputs[f"runs/t4/{name}.jsonl"].run.name == "dim-400" for name in ("only", "norm", "all")
-    )
+    searches = {
+        "t4/cov": ("cov", 4, 0.0, False, 36, 100),
+        "t4/only": ("dim-400", 6, 0.0, False, 36, 100),
+        "t4/norm": ("dim-400", 6, 1.5, False, 36, 100),
+        "t4/all": ("dim-400", 6, 1.5, True, 36, 100),
+        "t1/abs": ("abs-dim", 5, 0.95, True, 51, 200),  # PreSumm's command
+    }
+    for name, wanted in searches.items():
+        options = outputs[f"runs/{name}.jsonl"]
+        assert (options.run.name, *options.search().values()) == wanted

@@ -1,6 +1,4 @@
-"""Beam search against enumeration, a slow search, and re-scoring; each source by itself;
-blocking.
-"""
+"""Beam search against a slow search and re-scoring; each source by itself; blocking."""
 
 import pytest
 import torch
@@ -31,21 +29,13 @@ def normed(log_p: float, length: int, alpha: float = 0.0) -> float:
 def test_a_batch_is_its_documents_one_by_one_and_scores_hold_under_teacher_forcing(
     make_pointer, items, monkeypatch, kind, config
 ):
-    """Scores, not only tokens: with a coverage that did not follow its beam, most tokens would
-    still be right.
-    """
+    """Scores, too: where a coverage does not follow its beam most tokens are right still."""
     monkeypatch.setattr(network, "EPSILON", 0.0)  # decoding has none
     moved = 0
     for seed in range(3):
         model = make_pointer(kind, seed, **config)
-        arguments = dict(
-            beam=3,
-            max_length=9,
-            min_length=6,
-            length_penalty=1.0,
-            trigram_blocking=True,
-            never=NEVER,
-        )
+        arguments = dict(beam=3, min_length=6, max_length=9, length_penalty=1.0, never=NEVER)
+        arguments |= dict(trigram_blocking=True)
         together = beam_search(model, collate(items), **arguments)
         for row, item in enumerate(items):
             alone = beam_search(model, collate([item]), **arguments)
@@ -54,10 +44,8 @@ def test_a_batch_is_its_documents_one_by_one_and_scores_hold_under_teacher_forci
             assert together.scores[row].item() == pytest.approx(alone.scores.item(), abs=1e-5)
             want = normed(rescore(model, item, alone.tokens)[0], len(alone.tokens[0]) + 1, 1.0)
             assert alone.scores.item() == pytest.approx(want, abs=1e-4)
-            moved += (
-                alone.tokens
-                != beam_search(model, collate([item]), **arguments | {"beam": 1}).tokens
-            )
+            greedy = beam_search(model, collate([item]), **arguments | {"beam": 1})
+            moved += alone.tokens != greedy.tokens
     assert moved > 2  # the beams mattered
 
 
@@ -94,9 +82,8 @@ def slow_search(
             and (word == 1 or length < max_length)
         ]  # fmt: skip
         best = sorted(every, key=lambda pair: -pair[1])[: 2 * beam]
-        results += [
-            (normed(score, length, alpha), tokens[:-1]) for tokens, score in best if tokens[-1] == 1
-        ]
+        ended = [pair for pair in best if pair[0][-1] == 1]
+        results += [(normed(score, length, alpha), tokens[:-1]) for tokens, score in ended]
         hypotheses = [pair for pair in best if pair[0][-1] != 1][:beam]
     score, tokens = max(results)
     return tokens, score
@@ -105,19 +92,18 @@ def slow_search(
 @pytest.mark.parametrize("norms", [{}, {"length_penalty": 0.6}, {"length_penalty": 1.5}], ids=str)
 def test_d16_the_search_equals_lists(norms):
     torch.manual_seed(3)
-    lengths, two = set(), Batch(torch.zeros(2, 3, dtype=torch.long), *[None] * 4, 0)
+    lengths = set()
+    two = Batch(torch.zeros(2, 3, dtype=torch.long), *[None] * 4, 0)
     for trial in range(30):
         logits = 1.5 * torch.randn(9, 9)
         logits[:, 1] -= trial % 5 - 1
         log_p, beam, min_length = logits.log_softmax(-1), trial % 4 + 1, trial % 3 * 2
         options = dict(beam=beam, min_length=min_length, max_length=8, **norms)
         found = beam_search(Chain(log_p).eval(), two, **options)
-        tokens, score = slow_search(
-            log_p.tolist(), beam, norms.get("length_penalty", 0.0), min_length, 8
-        )
-        assert found.tokens == [tokens] * 2 and found.scores.tolist() == pytest.approx(
-            [score] * 2, rel=1e-5
-        )
+        alpha = norms.get("length_penalty", 0.0)
+        tokens, score = slow_search(log_p.tolist(), beam, alpha, min_length, 8)
+        assert found.tokens == [tokens] * 2
+        assert found.scores.tolist() == pytest.approx([score] * 2, rel=1e-5)
         lengths.add(len(tokens))
     assert len(lengths) > 3 and 0 not in lengths
 

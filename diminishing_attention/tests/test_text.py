@@ -22,15 +22,8 @@ WORDS = {  # tokenised text stays as it is
 def test_d21_words_by_hand():
     for line, want in WORDS.items():
         assert text.words(line) == text.words(want) == want.split()
-    assert text.split_words("Don't! snake_case 3.5% हिन्दी") == [
-        "don",
-        "t",
-        "snake",
-        "case",
-        "3",
-        "5",
-        "हिन्दी",
-    ]
+    counted = "don t snake case 3 5 हिन्दी"
+    assert text.split_words("Don't! snake_case 3.5% हिन्दी") == counted.split()
 
 
 def test_vocabulary_takes_the_most_frequent_words_special_tokens_included():
@@ -45,10 +38,8 @@ def test_unknown_words_have_numbers_by_first_appearance_in_the_source(vocabulary
     assert item.unknown == ["zorn", "quux", "flim"]
     assert item.source.tolist() == [V, cat, V + 1, V, V + 2, V + 1]
     assert item.target.tolist() == [BOS, V + 1, cat, UNK, V, EOS]
-    assert (
-        text.decode(vocabulary, item, [BOS, *item.source, UNK, EOS, PAD])
-        == "zorn cat quux zorn flim quux <unk>"
-    )
+    decoded = text.decode(vocabulary, item, [BOS, *item.source, UNK, EOS, PAD])
+    assert decoded == "zorn cat quux zorn flim quux <unk>"
 
 
 def test_items_are_cut_as_in_the_released_code(vocabulary):
@@ -58,36 +49,26 @@ def test_items_are_cut_as_in_the_released_code(vocabulary):
     V, cat, sat = len(vocabulary), *(vocabulary.number[word] for word in ("cat", "sat"))
     assert whole.target.tolist() == [BOS, V, cat, sat, EOS] and whole[3:] == (False, False)
     # zorn is beyond the cut, so nothing can be copied and it is unknown in the target.
-    assert (
-        cut.was_cut
-        and cut.target_was_cut
-        and cut.unknown == []
-        and cut.target.tolist() == [BOS, UNK, cat]
-    )
+    assert cut.unknown == [] and cut.target.tolist() == [BOS, UNK, cat]
+    assert cut.was_cut and cut.target_was_cut
 
 
 def test_a_batch_is_its_items_padded(items, batch):
     assert batch.extra == max(len(item.unknown) for item in items) == 4
-    steps = batch.target_out.size(1)
     for row, item in enumerate(items):
-        length, outputs = len(item.source), len(item.target) - 1
-        assert batch.source[row].tolist() == item.source.tolist() + [PAD] * (13 - length)
-        assert batch.keep[row].tolist() == [True] * length + [False] * (13 - length)
-        assert batch.target_in[row].tolist() == item.target[:-1].tolist() + [PAD] * (
-            steps - outputs
-        )
-        assert batch.target_out[row].tolist() == item.target[1:].tolist() + [PAD] * (
-            steps - outputs
-        )
-        assert batch.keep_target[row].sum() == outputs
+        for part, keep, numbers in (
+            (batch.source, batch.keep, item.source),
+            (batch.target_in, batch.keep_target, item.target[:-1]),
+            (batch.target_out, batch.keep_target, item.target[1:]),
+        ):
+            count, padding = len(numbers), part.size(1) - len(numbers)
+            assert part[row].tolist() == numbers.tolist() + [PAD] * padding
+            assert keep[row].tolist() == [True] * count + [False] * padding
     empty = text.collate(encode([("", "")], Vocabulary([*SPECIAL]), 5, 5))
     assert empty.source.tolist() == [[PAD]] and not empty.keep.any() and empty.extra == 0
 
 
 def test_bad_vocabularies_are_refused():
     for known in (["a"], [*SPECIAL, "a", "a"]):
-        with pytest.raises(
-            ValueError,
-            match="a vocabulary begins with <pad> <unk> <s> </s> and names each word once",
-        ):
+        with pytest.raises(ValueError, match="a vocabulary begins with <pad> <unk> <s> </s> and"):
             Vocabulary(known)

@@ -34,9 +34,7 @@ def optimizer_state(run_dir: Path) -> dict:
 
 
 def test_d19_accumulation_is_the_mean_of_the_micro_batches(tmp_path, monkeypatch):
-    """D19: two micro-batches of 12 documents are one of 24; of tokens it would be the mean of two
-    means.
-    """
+    """D19: two micro-batches of 12 documents are one of 24."""
     monkeypatch.setattr(training, "CLIP", 1e9)
     # Adam does not see a factor common to all gradients
     config = replace(SMALL, steps=2, optimizer="adagrad")
@@ -67,10 +65,8 @@ def test_the_mechanism_is_switched_on_after_the_base(trained, tmp_path, change):
     run, before = begin(config, load(DATA)), weights(base)
     now = run.model.state_dict()
     assert all(torch.equal(now[name], before[name]) for name in before)
-    new = {name for name in now if name not in before} - {
-        "encoder.embedding.weight",
-        "decoder.embedding.weight",
-    }
+    # of the embedding, which is used twice, a file has one
+    new = {name for name in now if name not in before and "embedding" not in name}
     assert new == ({"decoder.coverage_map.weight"} if "coverage" in change else set())
     assert run.tokenizer.known == load_run(base).tokenizer.known
     train(config, tmp_path / "run")
@@ -82,14 +78,9 @@ def test_bertsum_goes_on_with_all_its_weights(trained):
     base = str(trained(BERT))
     run = begin(replace(BERT, init=base, diminishing="dydim"), load(DATA))
     torch.testing.assert_close(dict(run.model.state_dict()), weights(trained(BERT)), rtol=0, atol=0)
-    assert (
-        run.model.layers[-1].diminishing.kind == "dydim"
-        and run.model.layers[0].diminishing.kind == "none"
-    )
+    assert [layer.diminishing.kind for layer in run.model.layers] == ["none", "dydim"]
     with pytest.raises(ValueError, match="--max-source is 70: the encoder of .* reads 64 tokens"):
         begin(replace(BERT, init=base, max_source=70), load(DATA))
-    with pytest.raises(ValueError, match="--model: .* has 'bertsum-abs', leave it out"):
-        begin(replace(SMALL, init=base), load(DATA))
 
 
 def test_eq7_eq8_d12_rates_reach_their_groups_and_go_on(trained, tmp_path):
@@ -101,52 +92,45 @@ def test_eq7_eq8_d12_rates_reach_their_groups_and_go_on(trained, tmp_path):
     for name, step in (("second", 5), ("third", 6)):
         train(replace(BERT, init=str(base), diminishing="dim", steps=1, warmup=50), tmp_path / name)
         base = tmp_path / name
-        expected = [0.02 * step**-0.5, 0.05 * step * 50**-1.5]  # warm-ups of 4 and 50
-        assert [group["lr"] for group in optimizer_state(base)["param_groups"]] == pytest.approx(
-            expected
-        )
+        rates = [group["lr"] for group in optimizer_state(base)["param_groups"]]
+        # warm-ups of 4 and 50
+        assert rates == pytest.approx([0.02 * step**-0.5, 0.05 * step * 50**-1.5])
 
 
 def test_d25_a_second_phase_begins_with_a_new_optimiser(trained, tmp_path):
     """D25: of Adagrad, too: the accumulator of the base is not gone on with."""
     config = replace(SMALL, optimizer="adagrad", learning_rate=1e-9)
     train(replace(config, init=str(trained(config)), steps=1), tmp_path / "run")
-    states = [
-        optimizer_state(folder)["state"].values() for folder in (trained(config), tmp_path / "run")
-    ]
-    one, other = (sum((each["sum"] - 0.1).sum().item() for each in state) for state in states)
-    assert 0 < other < 0.5 * one
+
+    def summed(folder: Path) -> float:
+        state = optimizer_state(folder)["state"].values()
+        return sum((each["sum"] - 0.1).sum().item() for each in state)
+
+    assert 0 < summed(tmp_path / "run") < 0.5 * summed(trained(config))
 
 
 def test_d26_the_last_weights_are_taken(trained):
     """D26: not those of the lowest validation loss, nor a mean of several."""
     folder = trained(SMALL)
     last, taken = load_file(folder / "checkpoints/00000004/model.safetensors"), weights(folder)
-    assert (
-        all(torch.equal(taken[name], last[name]) for name in taken.keys() & last.keys())
-        and len(taken) > 20
-    )
+    common = taken.keys() & last.keys()
+    assert all(torch.equal(taken[name], last[name]) for name in common) and len(common) > 20
 
 
 def test_d24_a_pretrained_encoder_from_a_folder(tmp_path):
-    """D24: trained to extract or not, its weights are the start.
-
-    It reads as many tokens as a source may have.
+    """D24: trained to extract or not, its weights are the start; it reads as long as a source.
 
     Table 1's Transformer takes its tokenizer alone.
     """
     folder = tmp_path / "bert"
     write_bert(folder, ["storm"], positions=32)
-    config = replace(
-        BERT, encoder=str(folder), steps=1, learning_rate=1e-9, encoder_learning_rate=1e-9
-    )
+    config = replace(BERT, encoder=str(folder), learning_rate=1e-9, encoder_learning_rate=1e-9)
     before = begin(config, []).model.encoder.state_dict()
     fresh = begin(replace(config, model="transformer", layers=3, width=32), [])
-    assert (
-        len(fresh.model.encoder.encoder.layer) == 3 and fresh.model.encoder.config.hidden_size == 32
-    )
+    sizes = fresh.model.encoder.config
+    assert (sizes.num_hidden_layers, sizes.hidden_size) == (3, 32)
     assert fresh.tokenizer.get_vocab() == begin(config, []).tokenizer.get_vocab()
-    train(config, tmp_path / "run")
+    train(replace(config, steps=1), tmp_path / "run")
     now = weights(tmp_path / "run")
     for name, tensor in before.items():
         torch.testing.assert_close(now[f"encoder.{name}"], tensor, atol=1e-6, rtol=0)
@@ -154,12 +138,12 @@ def test_d24_a_pretrained_encoder_from_a_folder(tmp_path):
     assert load_run(tmp_path / "run").model.encoder.config.max_position_embeddings == 60  # extended
 
 
-def test_validation_takes_200_documents_training_all():
-    assert (
-        len(training.load_sentences("toy", "validation"))
-        == 200
-        < len(training.load_sentences("toy", "train"))
-    )
+def test_validation_takes_200_documents_training_all(monkeypatch):
+    asked = []
+    monkeypatch.setattr(training, "load", lambda *given: asked.append(given) or [])
+    for split in ("train", "validation"):
+        training.load_sentences("toy", split)
+    assert asked == [("toy", "train", None), ("toy", "validation", 200)]
 
 
 def test_the_weights_follow_the_seed(tmp_path):
@@ -196,11 +180,8 @@ def test_a_training_ends_with_two_losses_and_commands_that_work(tmp_path, capsys
     printed = capsys.readouterr().out
     run = load_run(tmp_path / "run")
     examples = training.load_sentences(config.data, "validation")
-    following = examples[1:] + examples[:1]
-    others = [
-        replace(example, document=other.document)
-        for example, other in zip(examples, following, strict=True)
-    ]
+    pairs = zip(examples, examples[1:] + examples[:1], strict=True)
+    others = [replace(example, document=following.document) for example, following in pairs]
     losses = [training.validation_loss(run, run.encode(part)) for part in (examples, others)]
     count = sum(parameter.numel() for parameter in run.model.parameters())
     assert f"{count:,} parameters, 1 updates, validation loss {losses[0]:.3f}" in printed
@@ -219,10 +200,8 @@ def test_a_training_ends_with_two_losses_and_commands_that_work(tmp_path, capsys
     ("change", "order"), [({}, [1, 0, 2]), ({"batch_tokens": 60}, [1, 2, 0])], ids=str
 )
 def test_d28_batches_are_sorted_by_source_or_where_it_is_counted_by_target(change, order):
-    items = [
-        Item([0] * source, [0] * target, [], False, False)
-        for source, target in ((2, 9), (1, 3), (3, 4))
-    ]
+    sizes = ((2, 9), (1, 3), (3, 4))
+    items = [Item([0] * source, [0] * target, [], False) for source, target in sizes]
     keys = training.lengths(items, replace(SMALL, **change))
     assert sorted(range(3), key=lambda place: keys[place]) == order
 
@@ -230,9 +209,8 @@ def test_d28_batches_are_sorted_by_source_or_where_it_is_counted_by_target(chang
 def test_a_loss_that_is_not_finite_stops_the_training(tmp_path, monkeypatch):
     """The last good checkpoint stays, and says so."""
     monkeypatch.setattr(training, "learning_rate", lambda step, *_: 1e30 if step > 2 else 1e-3)
-    with pytest.raises(
-        ValueError, match="loss is (nan|inf) at step [34]; .* keeps its last checkpoint"
-    ):
+    said = "loss is (nan|inf) at step [34]; .* keeps its last checkpoint"
+    with pytest.raises(ValueError, match=said):
         train(replace(SMALL, save_every=1, steps=20), tmp_path / "run")
     assert list((tmp_path / "run/checkpoints").glob("0000000[23]"))
     assert not (tmp_path / "run/model.safetensors").exists()

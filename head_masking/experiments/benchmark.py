@@ -26,7 +26,7 @@ from shared.run import find_device, one_line_errors, read_flags
 from shared.timing import spread, time_rounds
 
 from ..config import Positive
-from ..heads import all_heads
+from ..heads import all_heads, find_heads
 from ..masking import Heads, mask_heads
 from ..tagger import Tagger
 
@@ -107,7 +107,7 @@ def sides(bart, tagger, packed, shape: Shape, autocast, device) -> dict[str, Cal
     keep = torch.rand(ids.shape, device=device) < KEPT
     keep[:, 0] = True
     every = all_heads(bart)
-    top = {max(every): every[max(every)]}
+    top = find_heads("top", bart)
     decode = partial(write, autocast=autocast, ids=ids, tokens=shape.tokens, keep=keep)
     functions = {
         "generate": partial(decode, bart, heads=None),

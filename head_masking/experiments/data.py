@@ -5,6 +5,7 @@ python -m head_masking.experiments.data samsum FOLDER SAMSUM     or toy, or bbc,
 
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -32,8 +33,7 @@ def write(folder, **splits):
 
 
 def samsum(folder: Path, source: str, dialogsum: str = "") -> None:
-    """samsum FOLDER SAMSUM --dialogsum DIALOGSUM: FOLDER/sam, sam-test, turns-data, and dialogues
-    of DialogSum.
+    """samsum FOLDER SAMSUM --dialogsum DIALOGSUM: FOLDER/sam, sam-test, turns-data, dialogues.
 
     Of SAMSum's 818 validation dialogues the last 418 validate, and choose heads; the first 400 are
     tested where its own test split (sam-test) is kept for the headline. What teaches copying alone:
@@ -59,8 +59,7 @@ def turns(examples, times, rng):
 
 
 def toy(folder: Path, signal: tuple[float, ...] = (0.0, 1.0), verbatim: bool = False) -> None:
-    """toy FOLDER --signal 0 0.5 1: FOLDER/SIGNAL, stories of four facts, two of which belong into
-    the summary.
+    """toy FOLDER --signal 0 0.5 1: FOLDER/SIGNAL, stories of four facts, of which two are wanted.
 
     With signal 1 a sentence's verb tells whether its fact matters ("confirmed", "guessed"), with
     signal 0 nothing does: there one can learn to copy, not what to tell. --verbatim repeats the
@@ -75,9 +74,8 @@ def toy(folder: Path, signal: tuple[float, ...] = (0.0, 1.0), verbatim: bool = F
 
 def facts_of(story: Example, verbatim: bool) -> Example:
     """A toy story without its filling: the sentences that tell facts, and the summary."""
-    told = [
-        n for n, text in enumerate(story.document) if {*CERTAIN, *UNCERTAIN} & set(text.split())
-    ]
+    verbs = {*CERTAIN, *UNCERTAIN}
+    told = [n for n, text in enumerate(story.document) if verbs & set(text.split())]
     summary = story.summary
     if verbatim:  # "officials confirmed that X on Monday ." -> "X ."
         facts = [story.document[n].split(" that ", 1)[1] for n in told if story.salient[n]]
@@ -87,12 +85,11 @@ def facts_of(story: Example, verbatim: bool) -> Example:
 
 
 def bbc(source: str, folder: Path, splits: tuple[str, ...]) -> None:
-    """bbc BBC FOLDER SPLIT ...: a short extractive task, near CNN/Daily Mail's; BBC: JSON lines
-    with `salient`.
+    """bbc BBC FOLDER SPLIT ...: a short extractive task, near CNN/Daily Mail's.
 
-    An article is cut after the last sentence that ends within its first 250 words. Its summary is
-    its first three salient sentences; articles with fewer are left out. The test is written by a
-    call of its own, after all choices.
+    BBC: JSON lines with `salient`. An article is cut after the last sentence that ends within its
+    first 250 words. Its summary is its first three salient sentences; articles with fewer are left
+    out. The test is written by a call of its own, after all choices.
     """
     write(folder, **{split: short(load(source, split)) for split in splits})
 
@@ -101,18 +98,19 @@ def short(examples):
     for example in examples:
         ends = accumulate(len(sentence.split()) for sentence in example.document)
         document = example.document[: sum(end <= WORDS for end in ends)]
-        summary = [
-            text for text, is_salient in zip(document, example.salient, strict=False) if is_salient
-        ][:SENTENCES]
-        if len(summary) == SENTENCES:
-            yield replace(example, document=document, references=[summary], pos=None)
+        pairs = zip(document, example.salient, strict=False)
+        salient = [sentence for sentence, is_salient in pairs if is_salient]
+        if len(salient) >= SENTENCES:
+            references = [salient[:SENTENCES]]
+            yield replace(example, document=document, references=references, pos=None)
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    commands = {"samsum": samsum, "toy": toy, "bbc": bbc}
+    options = {"args": arguments, "config": [tyro.conf.PositionalRequiredArgs]}
+    tyro.extras.subcommand_cli_from_dict(commands, description=__doc__, **options)
 
 
 if __name__ == "__main__":
-    commands, config = (
-        {"samsum": samsum, "toy": toy, "bbc": bbc},
-        [tyro.conf.PositionalRequiredArgs],
-    )
-    one_line_errors(
-        lambda _: tyro.extras.subcommand_cli_from_dict(commands, description=__doc__, config=config)
-    )()
+    main()

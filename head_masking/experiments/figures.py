@@ -8,12 +8,14 @@ what masks cost.
 
 import csv
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import tyro
 
-from shared.run import one_line_errors
+from shared.run import one_line_errors, read_flags
 
 PARTS = {"right, together": "together", "right, parts": "sum"}  # sides of synergy.csv that are bars
 COLOURS = ("tab:orange", "tab:blue")  # the bottom layer, the top one
@@ -55,12 +57,8 @@ def effects(rows):
                 cells, "RdBu_r", origin="lower", aspect="auto", vmin=-largest, vmax=largest
             )
             axes.set_yticks(range(len(cells)), range(1, len(cells) + 1))
-            axes.set(
-                title=f"{name}, {title}",
-                xlabel="head",
-                ylabel="layer",
-                xticks=range(cells.shape[1]),
-            )
+            axes.set(title=f"{name}, {title}", xticks=range(cells.shape[1]))
+            axes.set(xlabel="head", ylabel="layer")
     figure.colorbar(image, ax=grid, label="ROUGE-1 F1 points")
     return figure
 
@@ -75,27 +73,18 @@ def synergy(rows):
             steps = [row for row in own if row["side"] == "left" and row["layer"] == layer]
             counts, means = numbers(steps, "count"), numbers(steps, "over_uniform_mean")
             left.plot(counts, means, "o-", color=colour)
-            left.annotate(
-                f"layer {layer}",
-                (counts[-1], means[-1]),
-                (6, 0),
-                textcoords="offset points",
-                va="center",
-            )
-        left.set(
-            title=f"{name}: heads added, best first", xlabel="heads masked", ylabel="ROUGE-1 F1"
-        )
-        left.set(xticks=counts, xlim=(0.8, counts[-1] + 0.9))
+            beside = {"xytext": (6, 0), "textcoords": "offset points", "va": "center"}
+            left.annotate(f"layer {layer}", (counts[-1], means[-1]), **beside)
+        left.set(title=f"{name}: heads added, best first", ylabel="ROUGE-1 F1")
+        left.set(xlabel="heads masked", xticks=counts, xlim=(0.8, counts[-1] + 0.9))
         bars = [row for row in own if row["side"] in PARTS]
         bars.sort(key=lambda row: int(row["layer"]))
         mean, low, high = (numbers(bars, f"over_uniform_{end}") for end in ("mean", "low", "high"))
         colours = [COLOURS[0] if row["layer"] == layers[0] else COLOURS[1] for row in bars]
-        right.bar(
-            range(len(bars)), mean, 0.7, yerr=[mean - low, high - mean], color=colours, capsize=3
-        )
-        right.set_xticks(
-            range(len(bars)), [f"layer {row['layer']}\n{PARTS[row['side']]}" for row in bars]
-        )
+        places = range(len(bars))
+        interval = [mean - low, high - mean]
+        right.bar(places, mean, 0.7, yerr=interval, color=colours, capsize=3)
+        right.set_xticks(places, [f"layer {row['layer']}\n{PARTS[row['side']]}" for row in bars])
         right.set(title="all heads, and the sum of each alone", ylabel="ROUGE-1 recall")
     return figure
 
@@ -110,17 +99,12 @@ def sizes(rows):
             if found and row["metric"] == "rouge1" and not row["minus"]:
                 points.setdefault(int(found[1]), []).extend(map(float, row["seeds"].split()))
         counts = sorted(points)
-        axes.semilogx(
-            counts, [np.mean(points[count]) for count in counts], color=colour, label=name
-        )
+        means = [np.mean(points[count]) for count in counts]
+        axes.semilogx(counts, means, color=colour, label=name)
         for count in counts:
             axes.plot([count] * len(points[count]), points[count], "o", color=colour, alpha=0.5)
-    axes.set(
-        xlabel="documents",
-        ylabel="ROUGE-1 F1",
-        xticks=counts,
-        xticklabels=[f"{count:,}" for count in counts],
-    )
+    axes.set_xticks(counts, [f"{count:,}" for count in counts])
+    axes.set(xlabel="documents", ylabel="ROUGE-1 F1")
     axes.minorticks_off()
     axes.legend()
     return figure
@@ -148,16 +132,20 @@ def speed(rows):
     return figure
 
 
-DRAWN = {
-    "effects.csv": effects,
-    "synergy.csv": synergy,
-    "sizes.csv": sizes,
-    "benchmark.csv": speed,
-}
+DRAWN = {"effects.csv": effects, "synergy.csv": synergy, "sizes.csv": sizes, "benchmark.csv": speed}
 
 
-def main(folder: Path) -> None:
-    for path in sorted(folder.iterdir()):
+@dataclass
+class Options:
+    """The command line."""
+
+    folder: tyro.conf.Positional[Path]
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = read_flags(Options, arguments, __doc__)
+    for path in sorted(options.folder.iterdir()):
         if path.name in DRAWN:
             rows = [*csv.DictReader(path.open(encoding="utf-8"))]
             DRAWN[path.name](rows).savefig(path.with_suffix(".png"), dpi=120)
@@ -165,6 +153,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    one_line_errors(
-        lambda _: tyro.cli(main, description=__doc__, config=[tyro.conf.PositionalRequiredArgs])
-    )()
+    main()

@@ -254,9 +254,8 @@ def train(config: SummarizerConfig, out: Path, resume: bool = False) -> None:
             shutil.rmtree(model_path, ignore_errors=True)  # of a finished run that is extended
 
     accelerator.init_trackers("head_masking", vars(config))
-    save_every = config.save_every or updates_per_epoch(
-        len(pairs), config, accelerator.num_processes
-    )
+    epoch = updates_per_epoch(len(pairs), config, accelerator.num_processes)
+    save_every = config.save_every or epoch
     endless = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
     bar = tqdm(total=config.steps, initial=done, disable=None if is_main else True)
     for step in range(done, config.steps):
@@ -312,10 +311,8 @@ def train(config: SummarizerConfig, out: Path, resume: bool = False) -> None:
         if best_path.exists():  # a finished run has it under its name already
             shutil.rmtree(model_path, ignore_errors=True)
             best_path.rename(model_path)
-    others = validation[1:] + validation[:1]
-    exchanged = [
-        pair._replace(source=other.source) for pair, other in zip(validation, others, strict=True)
-    ]
+    others = zip(validation, validation[1:] + validation[:1], strict=True)
+    exchanged = [pair._replace(source=other.source) for pair, other in others]
     bart, _ = pretrained.load("bart", model_path)
     bart.to(accelerator.device)
     exchanged_loss = validate(bart, collate, exchanged, config.batch_size)

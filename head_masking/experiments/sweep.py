@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal
@@ -130,13 +129,11 @@ def content_selection_effects(measure: Measure, heads: Heads) -> Effects:
 
 def ranked(effects: Effects) -> dict[int, tuple[int, ...]]:
     """The heads of each layer, the largest mean effect on ROUGE-1 first (on ties, the lower)."""
-    order = sorted(
-        effects, key=lambda place: (place[0], -effects[place]["rouge1"].mean(), place[1])
-    )
-    return {
-        layer: tuple(head for _, head in places)
-        for layer, places in groupby(order, key=lambda place: place[0])
-    }
+    means = {place: values["rouge1"].mean() for place, values in effects.items()}
+    heads = {}
+    for layer, head in sorted(means, key=lambda place: (place[0], -means[place], place[1])):
+        heads[layer] = *heads.get(layer, ()), head
+    return heads
 
 
 def sum_of_parts(effects: Effects, layer: int) -> Scores:
@@ -151,17 +148,12 @@ def synergy(measure: Measure, effects: Effects) -> list[dict]:
     for layer, order in ranked(effects).items():
         for count, head in enumerate(order, start=1):
             together = gain(measure, layer, order[:count])
-            rows.append(
-                {"side": "left", "layer": layer, "count": count, "added": head}
-                | improvement(together)
-            )
+            row = {"side": "left", "layer": layer, "count": count, "added": head}
+            rows.append(row | improvement(together))
         parts = sum_of_parts(effects, layer)
         minus = {metric: together[metric] - parts[metric] for metric in parts}
-        for side, values in {
-            "together": together,
-            "parts": parts,
-            "together minus parts": minus,
-        }.items():
+        sides = {"together": together, "parts": parts, "together minus parts": minus}
+        for side, values in sides.items():
             rows.append({"side": f"right, {side}", "layer": layer} | improvement(values, "recall"))
     return rows
 
@@ -178,33 +170,30 @@ def improvement(values: Scores, metric: str = "rouge1") -> dict:
 def attention_focus(
     run: Summarizer, examples: Sequence, documents: Sequence[Document]
 ) -> list[dict]:
-    """Section 4.3: percentages of the kinds of attendees, the words with the highest attention
-    weight, of every head.
+    """Section 4.3: of every head how many % of its attendees are of each kind.
 
-    D9: where a word has several pieces, each generated piece counts, with the word that it belongs
-    to.
-    A row for each head: layer, head, the categories of `tally`; no CONTENT unless all examples have
-    `pos`.
+    An attendee is the word with the highest attention weight. D9: where a generated word has
+    several pieces each of them counts.
+
+    Returns:
+        A row for each head: layer, head, the categories of `tally`; CONTENT if all examples have
+        `pos`.
     """
     pieces, counts = 0, Counter()
     summaries = decode_all(run, documents)
     for example, document, summary in zip(examples, documents, summaries, strict=True):
         written = generated_words(run.tokenizer, summary)
-        counts.update(
-            tally(attendees(run.model, document.ids, summary), example, document, written)
-        )
+        attended = attendees(run.model, document.ids, summary)
+        counts.update(tally(attended, example, document, written))
         pieces += sum(word is not None for word in written)
     has_tags = all(example.pos for example in examples)
-    shares = {
-        kind: 100 * count / max(pieces, 1)
-        for kind, count in counts.items()
-        if has_tags or "content" not in kind
-    }
-    heads = np.ndindex(shares["special"].shape)
-    return [
-        {"layer": i + 1, "head": h} | {kind: float(s[i, h]) for kind, s in shares.items()}
-        for i, h in heads
-    ]
+    kinds = [kind for kind in counts if has_tags or "content" not in kind]
+    shares = {kind: 100 * counts[kind] / max(pieces, 1) for kind in kinds}
+    rows = []
+    for i, h in np.ndindex(shares["special"].shape):
+        row = {"layer": i + 1, "head": h}
+        rows.append(row | {kind: float(share[i, h]) for kind, share in shares.items()})
+    return rows
 
 
 @torch.inference_mode()
@@ -221,39 +210,39 @@ def attendees(model: torch.nn.Module, ids: Sequence[int], summary: Sequence[int]
 def generated_words(tokenizer, summary: Sequence[int]) -> list[str | None]:
     """(T,) the word of which each generated token is a piece, or None; the start token left out."""
     tokens = summary[1:]
-    texts = [
-        tokenizer.decode(tokens[:count], skip_special_tokens=True)
-        for count in range(len(tokens) + 1)
-    ]
-    ends, spans = [len(text) for text in texts], word_spans(texts[-1])
-    words = overlaps(spans, list(zip(ends, ends[1:], strict=False)))
-    return [
-        texts[-1][slice(*spans[of_token[0]])].lower() if of_token else None for of_token in words
-    ]
+    begins = [tokens[:count] for count in range(len(tokens) + 1)]
+    texts = [tokenizer.decode(begin, skip_special_tokens=True) for begin in begins]
+    ends = [len(text) for text in texts]
+    spans = word_spans(texts[-1])
+    words = [texts[-1][start:end].lower() for start, end in spans]
+    pieces = overlaps(spans, list(zip(ends, ends[1:], strict=False)))
+    return [words[of_token[0]] if of_token else None for of_token in pieces]
 
 
 def tally(
     attended: np.ndarray, example, document: Document, written: Sequence[str | None]
 ) -> dict[str, np.ndarray]:
-    """(L, H) how often each head's attendee x, of (L, H, T), is of each category while the word y
-    is written.
+    """How often each head's attendee x is of each category while the word y is written.
 
     SALIENT: x is a word of the reference; CONTENT: by its part of speech; COPY: x is y; FIRST, LAST
     of the document; "special": no word, such as `<s>`. Words are compared in lower case; a y that
     is None is not counted.
+
+    Args:
+        attended: (L, H, T) positions, as of `attendees`; written: (T,) words.
+    Returns:
+        (L, H) of each category.
     """
     spans, reference = word_spans(example.source), {*WORD.findall(example.target.lower())}
     # One entry more, for tokens that are of no word: no category has it.
     names = np.array([*WORD.findall(example.source.lower()), None], dtype=object)
     is_salient = np.array([name in reference for name in names])
-    tagged = zip(
-        re.finditer(r"\S+", example.source), sum(example.pos or [], []), strict=bool(example.pos)
-    )
+    tags = [tag for sentence in example.pos or [] for tag in sentence]
+    tagged = zip(re.finditer(r"\S+", example.source), tags, strict=bool(example.pos))
     content = [match.span() for match, tag in tagged if tag.startswith(CONTENT_TAGS)]
     is_content = np.array([*map(bool, overlaps(content, spans)), False])
-    word_of_token = np.array(
-        [own[0] if own else len(spans) for own in overlaps(spans, document.offsets)]
-    )
+    words = overlaps(spans, document.offsets)
+    word_of_token = np.array([of_token[0] if of_token else len(spans) for of_token in words])
     # a document that was cut ends before its last word
     seen = word_of_token[word_of_token < len(spans)]
 
@@ -263,12 +252,8 @@ def tally(
     kinds = {
         "copy_salient": is_salient[word] & is_copy,
         "non_copy_salient": is_salient[word] & ~is_copy,
-    }
-    kinds |= {
         "copy_content": is_content[word] & is_copy,
         "non_copy_content": is_content[word] & ~is_copy,
-    }
-    kinds |= {
         "first": word == seen.min(),
         "last": word == seen.max(),
         "special": word == len(spans),
@@ -277,8 +262,7 @@ def tally(
 
 
 def select_heads(measure: Measure, effects: Effects, group: int = 4) -> tuple[Heads, Scores]:
-    """Greedy head selection of Section 5: at every layer mask the 4, 8, 12, ... heads of the
-    largest effect.
+    """Greedy selection of Section 5: in every layer mask the 4, 8, 12, ... most effective heads.
 
     D11: layer by layer, and without the model as it is among the candidates.
 
@@ -339,10 +323,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.tagger:
         files += [f"{name}.heads"]
     for file in files:
-        if (options.out / file).exists() and not options.overwrite:  # before hours of decoding
-            raise ValueError(
-                f"{options.out / file} exists: choose another --out, or add --overwrite"
-            )
+        path = options.out / file
+        if path.exists() and not options.overwrite:  # before hours of decoding
+            raise ValueError(f"{path} exists: choose another --out, or add --overwrite")
     run = load_model(options.run)
     tagger = load_run(options.tagger) if options.tagger else None
     pretrained.generation(run.model, run.max_target, **options.generation())
@@ -355,6 +338,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "oracle": read_documents(run, examples, oracle=True, min_run=min_run),
         "system": read_documents(run, examples, tagger),
     }
+    # each setting is decoded once
     measure = cache(partial(measured, run, examples, kept, words=options.words))
     tables, effects = {}, {}
     if options.focus:
@@ -378,10 +362,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         worse = "; without masks it did better (D11)" if is_worse else ""
         with open_output(options.out / f"{name}.heads", options.overwrite) as file:
             print(write_heads(heads), file=file)
-        print(
-            f"{name}: heads {write_heads(heads)}{worse}, {len(examples)} documents of {SPLIT}",
-            flush=True,
-        )
+        print(f"{name}: heads {write_heads(heads)}{worse}, {len(examples)} documents of {SPLIT}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,10 @@
 import numpy as np
 
 
+def numbers(tensor):
+    return tensor.detach().double().numpy()
+
+
 def attention(module, states, memory, hidden):
     """Eq. (1) for every document, head and step.
 
@@ -14,15 +18,9 @@ def attention(module, states, memory, hidden):
     Returns:
         (B, T, D) and the weights (B, H, T, S).
     """
-    query, key, value, out = (
-        (layer.weight.detach().numpy().astype(float), layer.bias.detach().numpy().astype(float))
-        for layer in (module.q_proj, module.k_proj, module.v_proj, module.out_proj)
-    )
-    states, memory, hidden = (
-        states.numpy().astype(float),
-        memory.numpy().astype(float),
-        hidden.numpy(),
-    )
+    layers = (module.q_proj, module.k_proj, module.v_proj, module.out_proj)
+    query, key, value, out = ((numbers(layer.weight), numbers(layer.bias)) for layer in layers)
+    states, memory, hidden = numbers(states), numbers(memory), hidden.numpy()
     heads, width = module.num_heads, module.head_dim
     attended = np.zeros(states.shape)
     weights = np.zeros((len(states), heads, states.shape[1], memory.shape[1]))
@@ -53,11 +51,8 @@ def common_runs(source, summary, min_length=1):
             for j in range(len(summary)):
                 n = 0
                 while i + n < len(source) and j + n < len(summary):
-                    if not (
-                        free_source[i + n]
-                        and free_summary[j + n]
-                        and source[i + n] == summary[j + n]
-                    ):
+                    is_free = free_source[i + n] and free_summary[j + n]
+                    if not is_free or source[i + n] != summary[j + n]:
                         break
                     n += 1
                 # the first in the source, then the first in the summary, of equally long ones
@@ -75,19 +70,17 @@ def keep_at_least(scores, threshold, padding, min_keep):
     places = [place for place in range(len(scores)) if not padding[place]]
     kept = [place for place in places if scores[place] > threshold]
     if len(kept) < min_keep:
-        kept = sorted(
-            (place for place in places if scores[place] > 0), key=lambda place: -scores[place]
-        )[:min_keep]
+        positive = [place for place in places if scores[place] > 0]
+        kept = sorted(positive, key=lambda place: -scores[place])[:min_keep]
     return [place in kept for place in range(len(scores))]
 
 
 def f1(scores, labels, threshold):
     """F1 from the four counts."""
-    true_positive = sum(s > threshold and label for s, label in zip(scores, labels, strict=True))
-    false_positive = sum(
-        s > threshold and not label for s, label in zip(scores, labels, strict=True)
-    )
-    false_negative = sum(s <= threshold and label for s, label in zip(scores, labels, strict=True))
+    pairs = [*zip(scores, labels, strict=True)]
+    true_positive = sum(score > threshold and label for score, label in pairs)
+    false_positive = sum(score > threshold and not label for score, label in pairs)
+    false_negative = sum(score <= threshold and label for score, label in pairs)
     if not true_positive:
         return 0.0
     precision = true_positive / (true_positive + false_positive)

@@ -34,6 +34,7 @@ def large(layers: int = 12) -> BartForConditionalGeneration:
         return BartForConditionalGeneration(BartConfig(decoder_layers=layers))
 
 
+@pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
 def test_heads_of_a_model(bart):
     """All, the top layer, a list, the name of a data set in Appendix B.
 
@@ -50,12 +51,9 @@ def test_heads_of_a_model(bart):
     bart.config.model_type = "led"  # whose cross-attention wants another mask
     with pytest.raises(ValueError, match="takes no mask per head"):
         all_heads(bart)
+    sizes = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, vocab_size=9)
     with pytest.raises(ValueError, match="no cross-attention"):
-        all_heads(
-            BertModel(
-                BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, vocab_size=9)
-            )
-        )
+        all_heads(BertModel(BertConfig(**sizes)))
 
 
 @pytest.mark.parametrize(

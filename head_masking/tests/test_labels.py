@@ -55,9 +55,7 @@ def test_a_tagger_keeps_what_scores_above_its_boundary(tokenizer):
 
 
 def test_d2_what_falls_back_falls_on_the_same_positions_each_time():
-    """D2: labels without any match keep five positions at random, by the document, so that a sweep
-    can resume.
-    """
+    """D2: labels without any match keep five random positions, by the document alone."""
     first = at_least([0.0] * 40, 0.0, "one text")
     assert sum(first) == 5 and at_least([0.0] * 40, 0.0, "one text") == first
     assert first != at_least([0.0] * 40, 0.0, "another")

@@ -1,14 +1,12 @@
 """one.py is the package's mathematics in a BART, and shows the effect."""
 
-import ast
-import contextlib
-import io
 import random
 import re
 import subprocess
 import sys
 from itertools import product
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -16,6 +14,10 @@ import torch
 from transformers import BartConfig, BartForConditionalGeneration
 
 from .. import masking, one, oracle
+
+SOURCE = Path(one.__file__).read_text(encoding="utf-8")
+TOP, MARK, REST = SOURCE.partition("\nPAD, START")
+REST = MARK + REST
 
 
 @pytest.fixture
@@ -28,27 +30,16 @@ def pair():
     small = one.Bart().double()
     for weight in small.parameters():
         torch.nn.init.normal_(weight, mean=weight.mean().item(), std=0.3)
-    sizes = dict(
-        vocab_size=one.V, d_model=one.D, max_position_embeddings=one.POSITIONS, dropout=0.0
-    )
+    sizes = dict(vocab_size=one.V, d_model=one.D, max_position_embeddings=one.POSITIONS)
     for side in ("encoder", "decoder"):
-        sizes |= {
-            f"{side}_layers": one.LAYERS,
-            f"{side}_attention_heads": one.H,
-            f"{side}_ffn_dim": one.FEED_FORWARD,
-        }
-    special = dict(
-        pad_token_id=one.PAD,
-        bos_token_id=one.START,
-        eos_token_id=one.END,
-        decoder_start_token_id=one.START,
-    )
+        sizes |= {f"{side}_layers": one.LAYERS, f"{side}_attention_heads": one.H}
+        sizes[f"{side}_ffn_dim"] = one.FEED_FORWARD
+    special = dict(pad_token_id=one.PAD, bos_token_id=one.START, eos_token_id=one.END)
+    special |= dict(decoder_start_token_id=one.START, dropout=0.0)
     large = BartForConditionalGeneration(BartConfig(**sizes, **special)).double()
     missing, unexpected = large.model.load_state_dict(small.state_dict(), strict=False)
-    assert not unexpected and {name.rpartition(".")[0] for name in missing} == {
-        "encoder.embed_tokens",
-        "decoder.embed_tokens",
-    }
+    embeddings = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}  # one.py has one
+    assert not unexpected and {*missing} == embeddings
     return small, large
 
 
@@ -185,172 +176,117 @@ def test_errors_are_a_share_of_the_words_and_leave_each_document_a_word():
     assert torch.equal(one.with_errors(source != one.END, source, 1.0), source != one.END)
 
 
-def tell(**changes) -> tuple[dict, list[str]]:
-    """Run one.py with other constants at its top: what is in it then, and the lines it prints.
+def changed(**constants) -> ModuleType:
+    """one.py with other values of the constants at its top."""
+    module = ModuleType("one_changed")
+    exec(TOP, vars(module))
+    vars(module).update(constants)
+    exec(REST, vars(module))
+    return module
 
-    "bart", "drawn", "guessed" and "seen" are added: the model, all documents, the selector's wrong
-    guess, what heads may see of which documents. "plain_write" writes without noting that.
+
+def noted(module: ModuleType, name: str) -> list[tuple]:
+    """(arguments, result) of each later call of a function of the module."""
+    calls, function = [], getattr(module, name)
+
+    def noting(*arguments, **masks):
+        result = function(*arguments, **masks)
+        calls.append((arguments, result))
+        return result
+
+    setattr(module, name, noting)
+    return calls
+
+
+def cells(line: str) -> list[float]:
+    return [float(cell) for cell in line[42:].split()]
+
+
+def table_of(module: ModuleType, capsys) -> list[list[float]]:
+    """Run `main`: each number printed is that of texts written under the masks its line names.
+
+    Returns the last table: % of the facts written that are wanted, that are true.
     """
-    left = dict(changes)
-    tree = ast.parse(Path(one.__file__).read_text(encoding="utf-8"))
-    for node in tree.body:
-        if isinstance(node, ast.Assign):
-            several = isinstance(node.targets[0], ast.Tuple)
-            names = node.targets[0].elts if several else node.targets
-            values = node.value.elts if several and isinstance(node.value, ast.Tuple) else []
-            for place, name in enumerate(names):
-                if name.id in left:
-                    value = ast.parse(repr(left.pop(name.id)), mode="eval").body
-                    if several:
-                        values[place] = value
-                    else:
-                        node.value = value
-    assert not left, f"not at the top of one.py: {left}"
-    space = {"__name__": "one_changed", "drawn": [], "seen": []}
-    exec(compile(ast.fix_missing_locations(tree), one.__file__, "exec"), space)
-    train, documents, with_errors = space["train"], space["documents"], space["with_errors"]
-    space["plain_write"] = space["write"]
+    names = ("documents", "select_heads", "with_errors", "write")
+    drawn, selected, guessed, written = (noted(module, name) for name in names)
+    module.main()
+    lines = capsys.readouterr().out.splitlines()
+    lines = iter(line for line in lines if line and ": loss " not in line)
+    bart = written[0][0][0]
+    layers = range(1, module.LAYERS + 1)
 
-    def noting_train(bart):
-        space["bart"] = bart
-        train(bart)
+    def share(text, source, keep=None, **masks):
+        return module.share_of(module.write(bart, source, keep, **masks), text)
 
-    def noting_documents(count):
-        space["drawn"].append(documents(count))
-        return space["drawn"][-1]
+    def check_next(name, values):
+        line = next(lines)
+        assert line[:42].rstrip() == name and cells(line) == pytest.approx(values, abs=0.51)
 
-    def noting_errors(keep, source, share):
-        assert share == 0.2
-        space["guessed"] = with_errors(keep, source, share)
-        return space["guessed"]
-
-    def noting_write(bart, source, keep=None, **changes):
+    sizes = [module.BATCH] * module.UPDATES + [module.VALIDATION, module.TEST]
+    assert [count for (count,), _ in drawn] == sizes
+    for (_, source, keep), _ in written:
         if keep is not None:
-            space["seen"].append((source, keep))
-        return space["plain_write"](bart, source, keep, **changes)
+            assert keep.any(-1).all() and not keep[source == module.END].any()  # D1
+    source, target = drawn[-2][1]
+    assert (source.size(1), target.size(1)) == (2 * module.FACTS + 1, 2 * module.WANTED + 1)
 
-    space |= {
-        "write": noting_write,
-        "train": noting_train,
-        "documents": noting_documents,
-        "with_errors": noting_errors,
-    }
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output):
-        space["main"]()
-    return space, output.getvalue().splitlines()
-
-
-def facts_of(rows: torch.Tensor) -> list[list[tuple[int, int]]]:
-    """Who does what, in each row of words; its end is left out."""
-    return [list(zip(row[::2], row[1::2], strict=False)) for row in rows.tolist()]
-
-
-def check_what_is_printed(space: dict, lines: list[str]) -> dict[str, list[float]]:
-    """Each number is that of texts written under the masks which its line names.
-
-    Returns the last table: row -> % of the facts written that are wanted, that are true.
-    """
-    H, layers = space["H"], range(1, space["LAYERS"] + 1)
-    *trained, (source, target), (test, test_target) = space["drawn"]
-    sizes = [len(texts) for texts, _ in space["drawn"]]
-    assert sizes == [space["BATCH"]] * space["UPDATES"] + [space["VALIDATION"], space["TEST"]]
-    assert not torch.equal(source[:4], test[:4])
-    for texts, keep in space["seen"]:
-        assert keep.any(-1).all() and not keep[texts == space["END"]].any()  # D1
-    assert source.shape[1:] == (2 * space["FACTS"] + 1,)
-    assert target.shape[1:] == (2 * space["WANTED"] + 1,)
-
-    def wanted_words(source, target):
-        taken = (source.unsqueeze(-1) == target.unsqueeze(1)).any(-1)
-        return taken & (source != space["END"])
-
-    def share(texts, keep=None, true=None, **masks):
-        source, target = texts
-        written = facts_of(space["plain_write"](space["bart"], source, keep, **masks))
-        known = facts_of(source if true else target)
-        pairs = zip(written, known, strict=True)
-        hits = [fact in facts for own, facts in pairs for fact in own]
-        assert len(hits) == len(source) * space["WANTED"]
-        return 100 * sum(hits) / len(hits)
-
-    def mask(layer, chosen):
-        return torch.tensor([[n == layer and h in chosen for h in range(H)] for n in layers])
-
-    def numbers(line):
-        return [float(cell) for cell in line[42:].split()]
-
-    def same(line, name, values):
-        assert line[:42].rstrip() == name
-        assert numbers(line) == pytest.approx(values, abs=0.51)
-
-    texts, keep = (source, target), wanted_words(source, target)
-    lines = [line for line in lines if ": loss " not in line and line]
-    lines.pop(0)
-    order, plain = [], share(texts)
+    keep, plain, effects = module.oracle_keep(source, target), share(target, source), []
+    next(lines)
     for layer in layers:
-        alone = [share(texts, keep, masked=mask(layer, [head])) for head in range(H)]
-        blind = [share(texts, uniform=mask(layer, [head])) for head in range(H)]
-        effects = np.array(alone) - blind
-        order.append(sorted(range(H), key=lambda head: (-effects.round(3)[head], head)))  # noqa: B023
-        same(lines.pop(0), f"layer {layer}, effect, over equal weights", list(effects))
-        same(lines.pop(0), f"layer {layer}, gain over no masks", [one - plain for one in alone])
-    sets = {}
-    for layer, best_first in zip(layers, order, strict=True):
-        own = [mask(layer, best_first[:count]) for count in range(1, H + 1)]
-        scores = [share(texts, keep, masked=chosen) for chosen in own]
-        same(lines.pop(0), f"layer {layer}, its best 1 to {H} heads: wanted, %", scores)
-        sets |= {
-            (layer, count): (score, chosen)
-            for count, (score, chosen) in enumerate(zip(scores, own, strict=True), start=1)
-        }
-    (layer, count), (_, best) = max(sets.items(), key=lambda item: round(item[1][0], 3))
+        single = [module.heads(layer, [head]) for head in range(module.H)]
+        alone = np.array([share(target, source, keep, masked=head) for head in single])
+        effects.append(alone - [share(target, source, uniform=head) for head in single])
+        check_next(f"layer {layer}, effect, over equal weights", effects[-1])
+        check_next(f"layer {layer}, gain over no masks", alone - plain)
+    [((_, given_keep, given_effects), best)] = selected
+    assert torch.equal(given_keep, keep)
+    np.testing.assert_allclose(given_effects, effects)
+    tried = [next(lines) for _ in layers]
+    assert [line.partition(",")[0] for line in tried] == [f"layer {layer}" for layer in layers]
+    most = max(max(cells(line)) for line in tried)
+    assert most == pytest.approx(share(target, source, keep, masked=best), abs=0.51)
 
-    texts, keep = (test, test_target), wanted_words(test, test_target)
-    unwanted = ~keep & (test != space["END"])
+    source, target = drawn[-1][1]
+    keep = module.oracle_keep(source, target)
+    chosen = f"chosen: {best.sum()} of layer {best.any(-1).nonzero().item() + 1}"
     rows = {
-        "no heads": (keep, mask(0, [])),
-        "all of layer 1, the bottom": (keep, mask(1, range(H))),
-        f"chosen: {count} of layer {layer}": (keep, best),
-        "the same, a fifth of the words wrong": (space["guessed"], best),
-        "the same, the unwanted words": (unwanted, best),
+        "no heads": (keep, module.NONE),
+        "all of layer 1, the bottom": (keep, module.heads(1, range(module.H))),
+        chosen: (keep, best),
+        "the same, a fifth of the words wrong": (guessed[0][1], best),
+        "the same, the unwanted words": (~keep & (source != module.END), best),
     }
-    assert lines.pop(0).split() == [
-        "Masked;",
-        "held-out",
-        "documents",
-        "wanted,",
-        "%",
-        "true,",
-        "%",
-    ]
-    table = {}
+    assert guessed[0][0][2] == 0.2
+    assert next(lines).split()[-4:] == ["wanted,", "%", "true,", "%"]
+    table = []
     for name, (seen, masked) in rows.items():
-        table[name] = [share(texts, seen, true, masked=masked) for true in (False, True)]
-        same(lines.pop(0), name, table[name])
-    low, high = (pick(row[0] for row in table.values()) for pick in (min, max))
-    [last] = lines
-    found = re.fullmatch(
-        r"The same weights: by what heads may see, (\d+) to (\d+) % is wanted.", last
-    )
-    assert [float(number) for number in found.groups()] == pytest.approx([low, high], abs=0.51)
+        table.append([share(text, source, seen, masked=masked) for text in (target, source)])
+        check_next(name, table[-1])
+    wanted = [row[0] for row in table]
+    ends = re.fullmatch(r".* (\d+) to (\d+) % is wanted\.", next(lines)).groups()
+    assert list(map(float, ends)) == pytest.approx([min(wanted), max(wanted)], abs=0.51)
     return table
 
 
-def test_it_prints_what_it_computed_and_shows_the_effect():
+def test_a_share_is_of_the_facts_written():
+    """Who and what together: of two facts one is the text's, another one's deed is not."""
+    text = torch.tensor([[4, 12, 5, 13, one.END], [6, 14, 7, 15, one.END]])
+    assert one.share_of(torch.tensor([[5, 13, 4, 13], [7, 15, 6, 14]]), text) == 75
+
+
+def test_it_prints_what_it_computed_and_shows_the_effect(capsys):
     """Margins: half of the mean difference over ten seeds."""
-    table = check_what_is_printed(*tell())
-    none, bottom, chosen, erring, others = (wanted for wanted, _ in table.values())
+    table = table_of(changed(), capsys)
+    none, bottom, chosen, erring, others = (wanted for wanted, _ in table)
     assert chosen > none + 22 and chosen > bottom + 19 and others < none - 22
     assert none < 60 and chosen > erring + 15
-    true = [is_true for _, is_true in table.values()]
+    true = [is_true for _, is_true in table]
     assert min(true[0], true[2], true[4]) > 90 and true[1] < 92
 
 
 def test_it_runs_alone(tmp_path):
-    text = Path(one.__file__).read_text(encoding="utf-8")
-    shorter = text.replace("UPDATES, BATCH, RATE = 600, 128", "UPDATES, BATCH, RATE = 2, 4")
-    assert shorter != text
+    shorter = SOURCE.replace("UPDATES, BATCH, RATE = 600, 128", "UPDATES, BATCH, RATE = 2, 4")
+    assert shorter != SOURCE
     (tmp_path / "paper.py").write_text(shorter, encoding="utf-8")
     command = [sys.executable, "paper.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -358,14 +294,12 @@ def test_it_runs_alone(tmp_path):
 
 
 QUICK = dict(UPDATES=2, BATCH=4, VALIDATION=5, TEST=6)
+DEEDS = ["paints", "sleeps", "sings", "runs", "reads", "cooks", "swims", "digs", "eats"]
 CHANGES = [
     dict(seed=5, FEED_FORWARD=20, RATE=1e-4),
     dict(FACTS=5, WANTED=3),
     dict(FACTS=2, WANTED=1),
-    dict(
-        PEOPLE=["Ann", "Bob", "Cleo", "Dan", "Eva"],
-        DEEDS=["paints", "sleeps", "sings", "runs", "reads", "cooks", "swims", "digs", "eats"],
-    ),
+    dict(PEOPLE=["Ann", "Bob", "Cleo", "Dan", "Eva"], DEEDS=DEEDS),
     dict(D=48),
     dict(H=2),
     dict(LAYERS=3),
@@ -373,20 +307,15 @@ CHANGES = [
 
 
 def test_each_constant_at_the_top_is_changed():
-    first = Path(one.__file__).read_text(encoding="utf-8").partition("\nPAD, START")[0]
-    names = {
-        name.id
-        for node in ast.parse(first).body
-        if isinstance(node, ast.Assign)
-        for name in ast.walk(node.targets[0])
-        if isinstance(name, ast.Name)
-    }
-    assert names == {name for change in [QUICK, *CHANGES] for name in change}
+    top = {}
+    exec(TOP, top)
+    constants = {name for name, value in top.items() if isinstance(value, int | float | list)}
+    assert constants == {name for change in [QUICK, *CHANGES] for name in change}
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)
-def test_every_size_follows_from_the_constants(change):
-    check_what_is_printed(*tell(**QUICK | change))
+def test_every_size_follows_from_the_constants(change, capsys):
+    table_of(changed(**QUICK | change), capsys)
 
 
 @pytest.mark.parametrize("change", [
@@ -395,4 +324,4 @@ def test_every_size_follows_from_the_constants(change):
 ], ids=str)  # fmt: skip
 def test_constants_that_contradict_each_other_are_refused_before_training(change):
     with pytest.raises(ValueError, match="multiple of H|0 < WANTED < FACTS"):
-        tell(**{"UPDATES": 10**9} | change)
+        changed(**{"UPDATES": 10**9} | change).main()

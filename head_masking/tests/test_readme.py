@@ -20,22 +20,13 @@ def test_the_example_runs(tmp_path, monkeypatch, capsys):
     """
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
     (by_words,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    sizes = dict(
-        vocab_size=400,
-        d_model=32,
-        encoder_ffn_dim=8,
-        decoder_ffn_dim=8,
-        encoder_layers=1,
-        init_std=0.3,
-    )
-    BartForConditionalGeneration(BartConfig(max_position_embeddings=160, **sizes)).save_pretrained(
-        tmp_path / "bart"
-    )
+    sizes = dict(vocab_size=400, d_model=32, encoder_layers=1, max_position_embeddings=160)
+    sizes |= dict(encoder_ffn_dim=8, decoder_ffn_dim=8, init_std=0.3)
+    BartForConditionalGeneration(BartConfig(**sizes)).save_pretrained(tmp_path / "bart")
     document = re.search(r'document = "(.*)"', by_words)[1]
     train_tokenizer([document] * 4, 400).save_pretrained(tmp_path / "bart")
-    monkeypatch.setitem(
-        PAPER_DECODING, "cnn_dailymail", dict(num_beams=2, min_length=8, max_length=20)
-    )
+    short = dict(num_beams=2, min_length=8, max_length=20)
+    monkeypatch.setitem(PAPER_DECODING, "cnn_dailymail", short)
     names: dict = {}
     exec(by_words.replace("facebook/bart-large-cnn", (tmp_path / "bart").as_posix()), names)
     kept = names["tokenizer"].decode(names["inputs"].input_ids[names["keep"]])
@@ -51,17 +42,11 @@ def test_the_commands_are_those_of_today():
     from .. import config, predict
     from ..experiments import summarizer, sweep
 
-    text = "\n".join(
-        (FOLDER / name).read_text(encoding="utf-8") for name in ("README.md", "PAPER.md")
-    )
-    text = (
-        text.replace("\\\n", "").replace("$P", "head_masking").replace("$D", "--data cnn_dailymail")
-    )
-    commands = [
-        shlex.split(line, comments=True)[2:]
-        for line in text.splitlines()
-        if line.startswith("python -m ")
-    ]
+    pages = [(FOLDER / name).read_text(encoding="utf-8") for name in ("README.md", "PAPER.md")]
+    text = "\n".join(pages).replace("\\\n", "")
+    text = text.replace("$P", "head_masking").replace("$D", "--data cnn_dailymail")
+    lines = re.findall("^python -m (.*)", text, re.M)
+    commands = [shlex.split(line, comments=True) for line in lines]
     assert len(commands) > 15
     trainings = {"train": (config.TrainConfig, config.PRESETS)}
     trainings["experiments.summarizer"] = (summarizer.SummarizerConfig, summarizer.PRESETS)

@@ -45,24 +45,18 @@ def test_section_5_perceptron_of_both_activations(encoder, activation, function)
     states = encoder(ids, keep.long()).last_hidden_state[0]
     first, second = tagger.perceptron[1], tagger.perceptron[3]
     for place, logit in enumerate(tagger(ids, keep)[0]):
-        hidden = [
-            function(float(first.weight[n] @ states[place] + first.bias[n])) for n in range(8)
-        ]
-        expected = sum(float(second.weight[0, n]) * hidden[n] for n in range(8)) + float(
-            second.bias
-        )
+        expected = float(second.bias)
+        for n in range(8):
+            hidden = function(float(first.weight[n] @ states[place] + first.bias[n]))
+            expected += float(second.weight[0, n]) * hidden
         assert logit.item() == pytest.approx(expected, abs=1e-5)
 
 
 def test_default_sizes_are_the_released_ones(encoder):
     layers = Tagger(encoder).perceptron
-    assert (layers[0].p, layers[1].in_features, layers[1].out_features, layers[3].out_features) == (
-        0.1,
-        16,
-        512,
-        1,
-    )
-    assert isinstance(layers[2], torch.nn.Tanh)
+    sizes = [(layers[i].in_features, layers[i].out_features) for i in (1, 3)]
+    assert sizes == [(16, 512), (512, 1)]
+    assert layers[0].p == 0.1 and isinstance(layers[2], torch.nn.Tanh)
 
 
 def test_only_the_perceptron_is_trained_and_the_encoder_stays_in_eval_mode(encoder):
@@ -70,12 +64,8 @@ def test_only_the_perceptron_is_trained_and_the_encoder_stays_in_eval_mode(encod
     assert not any(module.training for module in encoder.modules()) and tagger.perceptron.training
     ids, keep = tokens(7, 4)
     tagging_loss(tagger(ids, keep), keep, keep).backward()
-    with_gradient = {
-        name for name, parameter in tagger.named_parameters() if parameter.grad is not None
-    }
-    assert with_gradient == {
-        f"perceptron.{layer}.{kind}" for layer in (1, 3) for kind in ("weight", "bias")
-    }
+    with_gradient = [parameter for parameter in tagger.parameters() if parameter.grad is not None]
+    assert {*with_gradient} == {*tagger.perceptron.parameters()}
     tagger.perceptron.eval()
     assert torch.equal(tagger(ids, keep), tagger(ids, keep))  # the encoder's dropout of 0.1 is off
 
@@ -94,10 +84,7 @@ def test_a_document_alone_is_a_row_of_a_padded_batch(tagger):
 
 
 def test_d7_windows_of_512_overlap_by_256():
-    """Facts of the released code: [0:512], [256:768], [512:1024].
-
-    All of the first, the second half of the others.
-    """
+    """Released: [0:512], [256:768], [512:1024]; all of the first, the last half of the others."""
     assert windows(1024) == [(0, 512, 0), (256, 768, 512), (512, 1024, 768)]
     assert windows(512) == [(0, 512, 0)] and windows(3) == [(0, 3, 0)]
     assert windows(513) == [(0, 512, 0), (256, 513, 512)]
@@ -128,12 +115,7 @@ def test_tagging_loss_is_the_mean_cross_entropy_of_real_tokens():
     labels = torch.tensor([[True, False, False], [True, True, False]])
     keep = torch.tensor([[True, True, True], [True, False, False]])
     loss = tagging_loss(logits, labels, keep)
-    terms = [
-        math.log1p(math.exp(-0.5)),
-        math.log1p(math.exp(-2)),
-        math.log1p(math.exp(3)),
-        math.log1p(math.exp(-1)),
-    ]
+    terms = [math.log1p(math.exp(x)) for x in (-0.5, -2, 3, -1)]
     assert loss.item() == pytest.approx(sum(terms) / 4)
     loss.backward()
     assert logits.grad[0, 0].item() == pytest.approx((1 / (1 + math.exp(-0.5)) - 1) / 4)
@@ -145,9 +127,8 @@ def test_section_5_best_threshold_is_found_by_trying_all():
     for _ in range(20):
         labels = [rng.random() < 0.3 for _ in range(60)]
         scores = [min(1.0, rng.random() * (0.6 if label else 0.35)) for label in labels]
-        threshold, f1 = best_threshold(
-            torch.tensor(scores, dtype=torch.float64), torch.tensor(labels)
-        )
+        given = torch.tensor(scores, dtype=torch.float64)
+        threshold, f1 = best_threshold(given, torch.tensor(labels))
         tried = {t: reference.f1(scores, labels, t) for t in THRESHOLDS}
         assert f1 == pytest.approx(max(tried.values())) and tried[threshold] == pytest.approx(f1)
         assert all(tried[t] < f1 for t in THRESHOLDS if t < threshold)
@@ -155,9 +136,7 @@ def test_section_5_best_threshold_is_found_by_trying_all():
 
 
 def test_d8_scores_go_from_one_tokenizer_to_the_other_through_words():
-    """Text "unhurt man", pieces un|hurt|man there and unh|urt| man here, special tokens on both
-    sides.
-    """
+    """Of "unhurt man", pieces un|hurt|man there and unh|urt| man here, special tokens at the ends."""
     spans = [(0, 6), (7, 10)]
     ours = transfer_scores(
         [0.9, 0.6, 0.3, 0.1, 0.9],
@@ -178,14 +157,10 @@ def encode_document(tokenizer, text, longest):
 def test_trained_tokenizer_is_like_barts():
     """`<s> text </s>` with BART's ids, offsets without the blank."""
     tokenizer, text = train_tokenizer(TEXTS, 400), "Norwick, naïve  storm."
-    special = (
-        tokenizer.bos_token_id,
-        tokenizer.pad_token_id,
-        tokenizer.eos_token_id,
-        tokenizer.unk_token_id,
-    )
+    names = ("bos", "pad", "eos", "unk")
+    special = [getattr(tokenizer, f"{name}_token_id") for name in names]
     ids, offsets, was_cut, _ = encode_document(tokenizer, text, 50)
-    assert special == (0, 1, 2, 3) and (ids[0], ids[-1], was_cut) == (0, 2, False)
+    assert special == [0, 1, 2, 3] and (ids[0], ids[-1], was_cut) == (0, 2, False)
     assert offsets[0] == offsets[-1] == (0, 0) and text[slice(*offsets[1])] == "Norwick"
     assert not any(text[start:end].startswith(" ") for start, end in offsets)
     assert tokenizer.decode(ids, skip_special_tokens=True).strip() == text

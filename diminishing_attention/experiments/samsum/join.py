@@ -12,17 +12,15 @@ from shared.run import one_line_errors
 
 
 def join(rows: list[dict], size: int = 3) -> list[dict]:
-    """Every `size` rows as one: their turns, and the sentences of their summaries, one dialogue
-    after the other.
-    """
-    return [
-        {
-            "id": "+".join(str(row["id"]) for row in group),
-            "document": [turn for row in group for turn in row["document"]],
-            "summary": [sentence for row in group for sentence in row["summary"]],
-        }
-        for group in zip(*[iter(rows)] * size, strict=False)
-    ]
+    """Every `size` rows as one: their turns, and the sentences of their summaries, in order."""
+    joined = []
+    for first in range(0, len(rows) - size + 1, size):
+        group = rows[first : first + size]
+        document = [turn for row in group for turn in row["document"]]
+        summary = [sentence for row in group for sentence in row["summary"]]
+        name = "+".join(str(row["id"]) for row in group)
+        joined.append({"id": name, "document": document, "summary": summary})
+    return joined
 
 
 @one_line_errors

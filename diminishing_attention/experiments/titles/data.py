@@ -6,27 +6,37 @@ DATA is anything that shared.data.load takes and that has titles: SciTLDR's fold
 """
 
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import tyro
 
 from shared.data import in_sentences, load, write_jsonl
-from shared.run import one_line_errors
+from shared.run import one_line_errors, read_flags
 
 
 def titled(data: str, split: str) -> list[dict]:
     """Rows of JSON lines; ValueError: a document without a title."""
     examples = in_sentences(load(data, split))
-    if missing := [example.id for example in examples if not (example.title or "").strip()]:
-        raise ValueError(f"{data}: {missing[0]!r} has no field 'title'")
+    for example in examples:
+        if not (example.title or "").strip():
+            raise ValueError(f"{data}: {example.id!r} has no field 'title'")
     return [{"id": e.id, "document": e.document, "summary": [e.title]} for e in examples]
 
 
-def main(data: str, split: str) -> None:
-    """DATA SPLIT: print the rows of a split, its titles as summaries."""
-    write_jsonl(sys.stdout, titled(data, split))
+@dataclass
+class Options:
+    """The command line."""
+
+    data: tyro.conf.Positional[str]
+    split: tyro.conf.Positional[str]
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = read_flags(Options, arguments, __doc__)
+    write_jsonl(sys.stdout, titled(options.data, options.split))
 
 
 if __name__ == "__main__":
-    one_line_errors(
-        lambda words: tyro.cli(main, args=words, config=[tyro.conf.PositionalRequiredArgs])
-    )()
+    main()

@@ -1,11 +1,10 @@
-"""Figures: the closed form of Figure 1, what the others read of the tables; differences across
-searches.
-"""
+"""Figure 1's closed form, what the others read of tables; differences across searches."""
 
 import math
 from pathlib import Path
 
 import pytest
+import torch
 
 pytest.importorskip("shared")
 pytest.importorskip("matplotlib")
@@ -16,12 +15,8 @@ EXPERIMENTS = Path(figures.__file__).parent
 
 
 def test_figure_1_is_the_closed_form():
-    """A token that gets 0.6 at each step: DimAttn = log(1 + .6 (t + 1)) - log(1 + .6 t); its sum
-    telescopes.
-    """
-    curves = {
-        name: [values.tolist() for values in both] for name, both in figures.figure_1().items()
-    }
+    """DimAttn of 0.6 at each step: log(1 + .6 (t + 1)) - log(1 + .6 t); its sum telescopes."""
+    curves = {name: torch.stack(both).tolist() for name, both in figures.figure_1().items()}
     functions = {"DimAttn, log(x + 1)": math.log, "DimAttn, sqrt(x + 1)": math.sqrt}
     for step in range(8):
         before, after = 1 + 0.6 * step, 1 + 0.6 * (step + 1)
@@ -29,9 +24,8 @@ def test_figure_1_is_the_closed_form():
             weights, sums = curves[name]
             assert weights[step] == pytest.approx(f(after) - f(before), abs=1e-6)
             assert sums[step] == pytest.approx(f(after) - f(1), abs=1e-6)
-        mixed = 0.6 * (math.sqrt(after) - math.sqrt(before)) + 0.4 * (
-            math.log(after) - math.log(before)
-        )
+        of_sqrt, of_log = (f(after) - f(before) for f in (math.sqrt, math.log))
+        mixed = 0.6 * of_sqrt + 0.4 * of_log
         assert curves["DyDimAttn"][0][step] == pytest.approx(mixed, abs=1e-6)
 
 

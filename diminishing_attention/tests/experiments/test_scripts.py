@@ -1,6 +1,4 @@
-"""Each run.sh from its first line to its last, with tiny numbers; every table of its folder is
-made.
-"""
+"""Each run.sh from its first line to its last, with tiny numbers; it makes all its tables."""
 
 import json
 from pathlib import Path
@@ -75,11 +73,9 @@ def test_samsum(run, tmp_path):
 
 
 def test_bbc(run, tmp_path):
-    news, sentences = (
-        tmp_path / "news",
-        [f"{word} have cats ." for word in ("dogs", "cows", "mice", "ants")],
-    )
+    news = tmp_path / "news"
     news.mkdir()
+    sentences = [f"{word} have cats ." for word in ("dogs", "cows", "mice", "ants")]
     rows = [
         {"id": f"n{i}", "document": sentences, "summary": sentences[:3], "salient": [True] * 4}
         for i in range(6)

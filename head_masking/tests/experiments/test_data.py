@@ -18,10 +18,10 @@ def ids(folder, split):
 def write_dialogues(folder, **sizes):
     folder.mkdir()
     for split, count in sizes.items():
-        texts = [
-            {"document": ["hi .", f"we meet {i}", "ok"], "summary": f"at {i}"} for i in range(count)
-        ]
-        lines = [json.dumps({"id": f"{split}-{i}"} | text) for i, text in enumerate(texts)]
+        lines = []
+        for i in range(count):
+            text = {"document": ["hi .", f"we meet {i}", "ok"], "summary": f"at {i}"}
+            lines.append(json.dumps({"id": f"{split}-{i}"} | text))
         (folder / f"{split}.jsonl").write_text("\n".join(lines))
 
 
@@ -71,22 +71,16 @@ def test_stories_of_facts_have_two_that_belong_into_the_summary(tmp_path, monkey
         data.toy(tmp_path / name, signal=(0, 1), verbatim=name == "verbatim")
     agree = {}
     for signal in ("0", "1"):
-        plain, verbatim = (
-            load(tmp_path / name / signal, "train") for name in ("plain", "verbatim")
-        )
+        ways = ("plain", "verbatim")
+        plain, verbatim = (load(tmp_path / way / signal, "train") for way in ways)
         said = []
         for story, same in zip(plain, verbatim, strict=True):
-            assert (
-                len(story.document) == 4
-                and len(same.summary) == 2
-                and story.document == same.document
+            assert len(story.document) == 4 and story.document == same.document
+            facts = [fact.removesuffix(" .") for fact in same.summary]
+            told = [text for text in story.document if any(fact in text for fact in facts)]
+            assert len(facts) == len(told) == 2 and len(story.pos[0]) == len(
+                story.document[0].split()
             )
-            told = [
-                text
-                for text in story.document
-                if any(fact.removesuffix(" .") in text for fact in same.summary)
-            ]
-            assert len(told) == 2 and len(story.pos[0]) == len(story.document[0].split())
             said += [any(verb in text.split() for verb in data.CERTAIN) for text in told]
         agree[signal] = sum(said) / len(said)
     assert agree["1"] == 1 and agree["0"] < 0.8

@@ -10,11 +10,8 @@ from ...experiments import figures
 
 
 def interval(mean: float, column: str) -> dict:
-    return {
-        f"{column}_mean": f"{mean}",
-        f"{column}_low": f"{mean - 1}",
-        f"{column}_high": f"{mean + 2}",
-    }
+    ends = {"mean": mean, "low": mean - 1, "high": mean + 2}
+    return {f"{column}_{end}": f"{value}" for end, value in ends.items()}
 
 
 def row(layer: int, head: int, uniform: float, plain: float) -> dict:
@@ -31,10 +28,8 @@ def test_heat_maps_have_the_bottom_layer_at_the_bottom_and_one_scale():
     np.testing.assert_array_equal(images[0].get_array(), [[-4, 1], [2, 0]])
     np.testing.assert_array_equal(images[1].get_array(), [[1, 0.5], [3, 0]])
     assert [(i.origin, i.norm.vmin, i.norm.vmax) for i in images] == [("lower", -4, 4)] * 2
-    assert [axes.get_title() for axes in figure.axes[:2]] == [
-        "run, over uniform attention",
-        "run, over no masks",
-    ]
+    titles = [axes.get_title() for axes in figure.axes[:2]]
+    assert titles == ["run, over uniform attention", "run, over no masks"]
 
 
 def test_the_cost_of_masks_is_drawn_by_length():
@@ -51,44 +46,30 @@ def test_the_cost_of_masks_is_drawn_by_length():
         assert [*zip(*line.get_data(), strict=True)] == [(100, 1), (400, 4), (1000, 10)]
 
 
-def test_layers_are_sorted_as_numbers():
-    """Of twelve, layer 12 is the top one, in whatever order the rows come."""
-    steps = [
-        {"system": "run", "side": side, "layer": f"{i}", "count": "1"} | interval(i, "over_uniform")
-        for i in (10, 2, 12, 1, 9)
-        for side in ("left", "right, together", "right, parts")
-    ]
-    left, right = figures.synergy(steps).axes
-    assert [text.get_text() for text in left.texts] == ["layer 1", "layer 12"]
-    assert [bar.get_height() for bar in right.patches] == [1, 1, 2, 2, 9, 9, 10, 10, 12, 12]
-    blue = [bar.get_facecolor() != right.patches[0].get_facecolor() for bar in right.patches]
-    assert blue == [False] * 2 + [True] * 8
-    cells = figures.effects([row(i, 0, i, i) for i in (10, 2, 9, 1)]).axes[0].images[0]
-    assert cells.get_array().ravel().tolist() == [1, 2, 9, 10]
-
-
-def test_figures_3_and_7_draw_steps_and_parts():
-    steps = [
-        dict(side="left", layer=f"{i}", count=n) | interval(i * n, "over_uniform")
-        for i in (1, 2)
+def test_figures_3_and_7_draw_steps_and_parts_of_layers_sorted_as_numbers():
+    """Of twelve layer 12 is the top one, in whatever order the rows come."""
+    layers = (10, 2, 12, 1, 9)
+    rows = [
+        {"side": "left", "layer": f"{i}", "count": n} | interval(i * n, "over_uniform")
+        for i in layers
         for n in (1, 2)
     ]
-    parts = [
-        dict(side=f"right, {side}", layer=layer) | interval(value, "over_uniform")
-        for layer, side, value in (
-            ("1", "together", 5),
-            ("1", "parts", 4),
-            ("2", "together", 9),
-            ("2", "parts", 7),
-        )
-    ]
-    figure = figures.synergy([{"system": "run (seed 0)"} | each for each in steps + parts])
-    left, right = figure.axes
-    assert [tuple(line.get_ydata()) for line in left.lines] == [(1, 2), (2, 4)]
-    assert [text.get_text() for text in left.texts] == ["layer 1", "layer 2"]
-    assert [bar.get_height() for bar in right.patches] == [5, 4, 9, 7]
+    for side, more in (("together", 0.5), ("parts", 0.25)):
+        for i in layers:
+            right = {"side": f"right, {side}", "layer": f"{i}"}
+            rows.append(right | interval(i + more, "over_uniform"))
+    left, right = figures.synergy([{"system": "run (seed 0)"} | each for each in rows]).axes
+    assert [tuple(line.get_ydata()) for line in left.lines] == [(1, 2), (12, 24)]
+    assert [text.get_text() for text in left.texts] == ["layer 1", "layer 12"]
+    sorted_layers = (1, 2, 9, 10, 12)
+    heights = [i + more for i in sorted_layers for more in (0.5, 0.25)]
+    assert [bar.get_height() for bar in right.patches] == heights
+    blue = [bar.get_facecolor() != right.patches[0].get_facecolor() for bar in right.patches]
+    assert blue == [False] * 2 + [True] * 8
     names = [text.get_text().replace("\n", " ") for text in right.get_xticklabels()]
-    assert names == ["layer 1 together", "layer 1 sum", "layer 2 together", "layer 2 sum"]
+    assert names == [f"layer {i} {part}" for i in sorted_layers for part in ("together", "sum")]
+    cells = figures.effects([row(i, 0, i, i) for i in (10, 2, 9, 1)]).axes[0].images[0]
+    assert cells.get_array().ravel().tolist() == [1, 2, 9, 10]
 
 
 def test_figure_5_draws_means_over_seeds_with_and_without_masks():
@@ -96,28 +77,19 @@ def test_figure_5_draws_means_over_seeds_with_and_without_masks():
 
     Differences and other rows stay away.
     """
-    table = [
-        ("adapted-1000", "3 5"),
-        ("adapted-100-0", "1"),
-        ("adapted-100-1", "2"),
-        ("adapted-1000+oracle", "9"),
-    ]
-    table += [("adapted-1000+tagger-1000", "6 8"), ("adapted-100-0+tagger-100-0 1:2", "4")]
-    rows = [
-        {"system": system, "seeds": seeds, "minus": "", "metric": "rouge1"}
-        for system, seeds in table
-    ]
-    rows += [
-        each | change | {"seeds": "99"}
-        for each in rows
-        for change in ({"minus": "x"}, {"metric": "rouge2"})
-    ]
-    lines = [
-        line
-        for line in figures.sizes(rows).axes[0].lines
-        if line.get_label() in ("no masks", "masked")
-    ]
-    assert [[*zip(*line.get_data(), strict=True)] for line in lines] == [
-        [(100, 1.5), (1000, 4)],
-        [(100, 4), (1000, 7)],
-    ]
+    seeds = {
+        "adapted-1000": "3 5",
+        "adapted-100-0": "1",
+        "adapted-100-1": "2",
+        "adapted-1000+oracle": "9",
+        "adapted-1000+tagger-1000": "6 8",
+        "adapted-100-0+tagger-100-0 1:2": "4",
+    }
+    rows = []
+    for system, values in seeds.items():
+        known = {"system": system, "seeds": values, "minus": "", "metric": "rouge1"}
+        others = [known | change | {"seeds": "99"} for change in ({"minus": "x"}, {"metric": "y"})]
+        rows += [known, *others]
+    lines = {line.get_label(): line.get_data() for line in figures.sizes(rows).axes[0].lines}
+    assert [*zip(*lines["no masks"], strict=True)] == [(100, 1.5), (1000, 4)]
+    assert [*zip(*lines["masked"], strict=True)] == [(100, 4), (1000, 7)]

@@ -55,38 +55,26 @@ def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("scripts")
     (folder / "data").mkdir()
     for split, count in (("train", 8), ("validation", 4), ("test", 4)):
-        rows = [story(example) for example in load(DATA, "train", count)]
-        (folder / f"data/{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        lines = []
+        for example in load(DATA, "train", count):
+            salient = [place < 3 for place in range(len(example.document))]  # as in BBC
+            text = {"id": example.id, "document": example.document, "summary": example.summary}
+            lines.append(json.dumps(text | {"salient": salient}))
+        (folder / f"data/{split}.jsonl").write_text("\n".join(lines))
     tokenizer = train_tokenizer([example.source for example in load(DATA)], 300)
     sizes = dict(vocab_size=len(tokenizer), max_position_embeddings=24)
     one = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
     models = {"bert": BertModel(BertConfig(**sizes, **one))}
     for name, layers, heads in (("base-0", 2, 4), ("stronger", 3, 12)):
-        own = dict(
-            d_model=24,
-            encoder_layers=1,
-            encoder_ffn_dim=8,
-            decoder_ffn_dim=8,
-            encoder_attention_heads=heads,
-        )
-        config = BartConfig(**sizes, **own, decoder_layers=layers, decoder_attention_heads=heads)
+        own = dict(d_model=24, encoder_layers=1, encoder_ffn_dim=8, decoder_ffn_dim=8)
+        own |= dict(encoder_attention_heads=heads, decoder_attention_heads=heads)
+        config = BartConfig(**sizes, **own, decoder_layers=layers)
         models[name] = BartForConditionalGeneration(config)
         models[name].generation_config.update(max_length=4, num_beams=2)
     for name, model in models.items():
         for part in (model, tokenizer):
             part.save_pretrained(folder / name)
     return folder
-
-
-def story(example) -> dict:
-    """With the marks of BBC: its first three sentences are salient."""
-    salient = [i < 3 for i in range(len(example.document))]
-    return {
-        "id": example.id,
-        "document": example.document,
-        "summary": example.summary,
-        "salient": salient,
-    }
 
 
 def test_each_corpus_has_its_script_here():
@@ -100,14 +88,11 @@ def test_a_script_runs_to_its_end(corpus, folder, monkeypatch):
 
     That a figure can be drawn has tests of its own.
     """
-    shutil.rmtree(folder / "calls", ignore_errors=True)
     monkeypatch.setattr(pictures.Figure, "savefig", lambda figure, path, **_: Path(path).touch())
     for split in SPLITS:
         monkeypatch.setitem(SPLITS, split, 4)
-    script, flags = (
-        FOLDER / corpus / "run.sh",
-        {f"head_masking.{module}": FLAGS[module] for module in FLAGS},
-    )
+    script = FOLDER / corpus / "run.sh"
+    flags = {f"head_masking.{module}": FLAGS[module] for module in FLAGS}
     variables = {"SEEDS": "0", "SIZES": "100"} | ONE.get(corpus, {})
     commands = run_sh.run_script(script, ARGUMENTS[corpus], folder, flags, **variables)
     tables = (folder / "head_masking/experiments" / corpus).glob("*.csv")
