@@ -1,6 +1,4 @@
-"""Trees to matrices: the worked trees, random trees against sets and loops, limits, and what each
-deviation changes.
-"""
+"""Trees to matrices: worked and random trees against sets and loops, limits, deviations."""
 
 import numpy as np
 import pytest
@@ -24,9 +22,7 @@ FOUR = reference.tree_of("1N 2N 12N 3N 4S 34N")
 
 
 def some_tree(seed, edus=None):
-    """A random tree and the sentence of each of its EDUs, in order but else with no regard to the
-    tree.
-    """
+    """A random tree and the sentence of each of its EDUs, in order but not along the tree."""
     rng = np.random.default_rng(seed)
     edus = edus or int(rng.integers(2, 25))
     sentence = np.cumsum(rng.random(edus) < 0.4)
@@ -34,9 +30,7 @@ def some_tree(seed, edus=None):
 
 
 def as_parents(found):
-    """What the package returns (counted from 0, a root has itself) as {EDU: parent}, 0 of a
-    root.
-    """
+    """What the package returns (from 0, a root has itself) as {EDU: parent}, 0 of a root."""
     return {edu + 1: 0 if parent == edu else int(parent) + 1 for edu, parent in enumerate(found)}
 
 
@@ -56,9 +50,7 @@ def test_worked_tree_of_five_edus():
 
 
 def test_section_4_3_the_papers_example():
-    """M^1_{3:4,3:4} = 2, "as the sub-tree containing EDU 3 & 4 is the nucleus in its relation" with
-    that of EDU 5.
-    """
+    """M^1_{3:4,3:4} = 2, as their sub-tree is the nucleus in its relation with EDU 5."""
 
     def tree(nucleus):
         pair = span(3, 4, nucleus, children=(span(3, 3, True), span(4, 4, True)))
