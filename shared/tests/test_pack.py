@@ -33,17 +33,10 @@ def model(monkeypatch):
     return Tied().eval()
 
 
-def test_the_operations_of_torch_are_there_and_multiply():
-    """Fails where a new version of torch changes them; `pack` then leaves models as they are."""
-    linear = nn.Linear(12, 7)
-    x = torch.randn(3, 5, 12)
-    with torch.inference_mode():
-        torch.testing.assert_close(PackedLinear(linear)(x), linear(x), atol=1e-6, rtol=1e-5)
-    assert gain(linear) > 0
-
-
 def test_packed_layers_give_the_same_and_tied_ones_stay(model):
+    """Fails where a new torch changes the operations; `pack` then leaves models as they are."""
     tokens = torch.tensor([[1, 2, 3]])
+    assert gain(model.inner[0]) > 0
     with torch.inference_mode():
         before = model(tokens)
         assert pack(model)
