@@ -31,8 +31,7 @@ PAPERS = [name for name in PACKAGES if name != "shared"]
 PAGES = ["pygments", "markdown-it-py", "latex2mathml"]
 # What the tests of `shared` try if it is there, beyond its requirements.
 OPTIONAL = ["datasets"]
-# Of a copied package without `shared`: the modules that must not want it are imported, the commands
-# say what they want.
+# In a copy without `shared` each module that must not want it is imported; the commands say so.
 IMPORT_ALONE = """
 import importlib, pathlib, subprocess, sys
 folder = sys.argv[1]
@@ -46,15 +45,14 @@ for path in sorted(pathlib.Path(folder).rglob("*.py")):
         importlib.import_module(name)
 """
 
-# Tests never reach the network, open no window, and use one thread: on a busy machine two are
-# slower.
+# Tests never reach the network, open no window, and use one thread: two are slower when busy.
 TEST_ENV = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "MPLBACKEND": "Agg",
     "OMP_NUM_THREADS": "1",
-    # where it is set, each process would compile torch anew, 13 CPU seconds
+    # Where it is set, each process would compile torch anew: 13 CPU seconds.
     "PYTHONDONTWRITEBYTECODE": "",
 }
 
@@ -100,7 +98,7 @@ def uv_settings() -> dict[str, str]:
         "UV_DEFAULT_INDEX": "".join(pip.get("index-url", [])),
         "UV_INDEX": " ".join(pip.get("extra-index-url", [])),
         "SSL_CERT_FILE": "".join(pip.get("cert", [])),
-        # the best version of all indexes, as pip takes it
+        # The best version of all indexes, as pip takes it.
         "UV_INDEX_STRATEGY": "unsafe-best-match",
     }
     uv = {name: value for name, value in uv.items() if value and name not in os.environ}
@@ -188,8 +186,7 @@ def standalone(session: nox.Session) -> None:
     for package in papers:
         python = package_python(session, package)
         for has_shared in (False, True):
-            # Outside the repository, where neither `shared` nor the settings of pyproject.toml can
-            # be found by accident.
+            # Outside the repository neither `shared` nor pyproject.toml is found by accident.
             with tempfile.TemporaryDirectory() as folder, session.chdir(folder):
                 test_copy(session, python, package, has_shared, rest)
 
@@ -213,8 +210,7 @@ def test_copy(
         ignored = f"--ignore={copied}/tests/test_readme.py"
         session.run(*pytest, copied, ignored, "-k", "not runs_alone", **options)
         return
-    # Without the slowest tests, which do not depend on the place: the package's own session has
-    # them.
+    # The slowest tests do not depend on the place: the package's own session has them.
     ignored = shutil.ignore_patterns("__pycache__", "tests")
     shutil.copytree(ROOT / "shared", "shared", ignore=ignored)
     session.run(*pytest, "--collect-only", "-qq", copied, silent=True, **options)

@@ -12,7 +12,7 @@ import shutil
 import sys
 from pathlib import Path
 
-# pixels
+# By how many pixels a page is wider than its window.
 TOO_WIDE = "Math.max(document.documentElement.scrollWidth, document.body.scrollWidth) - innerWidth"
 # Lines of code beside formulas that do not fit; all folds are open then.
 BROKEN = """() => {

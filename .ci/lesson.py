@@ -29,7 +29,6 @@ sys.path.insert(0, str(Path(__file__).parent / "pages"))
 from heat import heat  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
-LARGEST = 300_000  # bytes of lesson.ipynb
 
 
 def has_tag(cell, tag: str) -> bool:
@@ -80,9 +79,6 @@ def problems(folder: Path) -> list[str]:
         wrong.append("lesson.ipynb was not executed")
     if (folder / "lesson.png").read_bytes() != picture(made):
         wrong.append("lesson.png is not the notebook's picture")
-    size = (folder / "lesson.ipynb").stat().st_size
-    if size > LARGEST:
-        wrong.append(f"lesson.ipynb has {size} bytes; at most {LARGEST}")
     return [f"{words}: nox -s lesson -- {folder.name} --write" for words in wrong]
 
 

@@ -1,10 +1,8 @@
 """Mutation testing with hand-written mutants: does a package's test suite notice each mistake?
 
-    python .ci/mutants.py PACKAGE [WORD ...]        WORDs pick the mutants whose comment contains
-    them all
+    python .ci/mutants.py PACKAGE [WORD ...]     the mutants whose comment has all of these words
 
-PACKAGE/tests/mutants.txt holds blocks, `-` being one whole line of the file (blanks around it
-aside):
+PACKAGE/tests/mutants.txt holds blocks; `-` is one whole line of the file, blanks around it aside:
 
     # the count of the dummy includes padding
     gates.py
@@ -62,23 +60,21 @@ def run_suite(folder: Path, package: str, changed: str = "") -> tuple[str, str]:
         return Path(changed).stem not in path.read_text("utf-8"), path.stat().st_size
 
     tests = sorted((folder / package / "tests").rglob("test_*.py"), key=likely_first)
-    options = ["-x", "-q", "-rfE", "-p", "no:cacheprovider"]
-    command = [sys.executable, "-m", "pytest", *map(str, tests), *options]
-    # No byte code: a mutant of the same length, written within the same second, would be taken for
-    # what it replaced.
+    command = [sys.executable, "-m", "pytest", *map(str, tests), "-x", "-q", "-rfE"]
+    command += ["-p", "no:cacheprovider"]
+    # Byte code of the same second and length would be taken for that of the next mutant.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     # A session of its own, so that what the tests themselves have started ends with them.
     options = {"cwd": folder, "env": environment, "text": True, "start_new_session": True}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options
-    ) as process:
+    options |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, **options) as process:
         try:
             lines = process.communicate(timeout=TIMEOUT)[0].strip().splitlines() or ["no output"]
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             return "killed", f"over {TIMEOUT} s"
     failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
-    # 2: errors while collecting
+    # Exit code 2: errors while collecting.
     verdict = {0: "SURVIVED", 1: "killed"}.get(process.returncode, "ERROR")
     return verdict, (failed[0] if failed else lines[-1]).split(" - ")[0]
 

@@ -1,6 +1,4 @@
-"""What defines a run: every flag with its source, the presets, and the rate as a function of the
-step.
-"""
+"""What defines a run: every flag with its source, the presets, and the rate of each step."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -61,16 +59,10 @@ class TrainConfig:
         """The model's part of the fields, with the encoder's width D."""
         # D16: the paper's sizes belong to D = 768; another width gets them in proportion, but heads
         # of 64 as usual.
-        head_width, feed_forward = (
-            (2 * width // 3, 2 * width // 3) if self.balanced else (64, 4 * width)
-        )
-        return ModelConfig(
-            self.attention,
-            width,
-            heads=self.heads,
-            head_width=head_width,
-            feed_forward=feed_forward,
-        )
+        sizes = {"head_width": 64, "feed_forward": 4 * width}
+        if self.balanced:
+            sizes = dict.fromkeys(sizes, 2 * width // 3)
+        return ModelConfig(self.attention, width, heads=self.heads, **sizes)
 
     @property
     def count(self) -> int:
@@ -99,8 +91,9 @@ PRESETS = {
 
 
 def learning_rate(step: int, config: TrainConfig) -> float:
-    """Section 5.1: inverse square root with linear warm-up; `learning_rate` is a factor, not the
-    peak (D11).
+    """Section 5.1: inverse square root with linear warm-up.
+
+    `learning_rate` is a factor, not the peak (D11).
     """
     number = step + 1
     return config.learning_rate * min(number**-0.5, number * config.warmup**-1.5)

@@ -28,9 +28,7 @@ class Run(NamedTuple):
     encoder: UnitEncoder
 
     def encode(self, examples: Sequence) -> list[Document]:
-        """Examples as documents with unit vectors, labels and matrices, cut to what the model
-        reads.
-        """
+        """Examples as documents with vectors, labels and matrices, cut to what the model reads."""
         self.encoder.model.to(next(self.model.parameters()).device)
         return read_corpus(data.in_sentences(examples), self.config, self.encoder)
 
@@ -61,9 +59,7 @@ class Run(NamedTuple):
         return select(scores, document.required, self.config.count, lengths, self.config.max_words)
 
     def write_files(self, folder: Path) -> None:
-        """Write what `load_run` reads beside the weights: the config, and an encoder that has no
-        other place.
-        """
+        """Write the config, and an encoder that has no other place."""
         from transformers.utils import logging
 
         (folder / "config.json").write_text(json.dumps(asdict(self.config), indent=1))
@@ -90,9 +86,7 @@ def load(name: str | Path, split: str = "train", limit: int | None = None) -> li
 
 
 def with_toy_trees(examples: Sequence[data.Example], name: str) -> list[data.Example]:
-    """The examples of a data set; where it is `toy` (or `toy:signal=0,seed=3`), with their
-    trees.
-    """
+    """The examples of a data set; those of `toy` (or `toy:signal=0,seed=3`) with their trees."""
     if name.partition(":")[0] != "toy":
         return list(examples)
     seed = int((re.findall(r"\bseed=(\d+)", name) or ["0"])[-1])
@@ -116,7 +110,5 @@ def restore(config: TrainConfig, folder: Path) -> Run:
 
 
 def load_encoder(name: str, pooling: str) -> UnitEncoder:
-    """An encoder of `transformers` by name or folder (bert-base-uncased in the paper); ValueError:
-    there is none.
-    """
+    """An encoder of `transformers` by name or folder; ValueError: there is none."""
     return UnitEncoder(*pretrained.load("encoder", name, MAX_TOKENS), pooling)

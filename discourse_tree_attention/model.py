@@ -1,5 +1,4 @@
-"""The Synthesizer document encoder with all attention types of the paper, and the extractive
-summariser on top of it.
+"""The Synthesizer document encoder with the paper's attention types, and the summariser on it.
 
 The paper's own idea, the matrix of a discourse tree, is in matrices.py; this is the Transformer
 around it. PAPER.md has the glossary. Only `weights`, the (B, H, N, N) attention A, differs between
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-# those that read a document's matrix (matrices.py)
+# Those that read a document's matrix (matrices.py).
 TREES = ("d_tree", "c_tree", "c_tree_nuclearity")
 ATTENTIONS = ("dot", "dense", "learned_random", "fixed_random", "none", *TREES)
 POSITIONS = 1000  # D19: length of the position table (released code)
@@ -44,16 +43,12 @@ class ModelConfig:
 
     @property
     def longest(self) -> int:
-        """Most units that a model can read: the position table, and for Dense and Random their
-        weights, end there.
-        """
-        return (
-            PLACES if self.attention in ("dense", "learned_random", "fixed_random") else POSITIONS
-        )
+        """Most units that it reads: positions end there, and the weights of Dense and Random."""
+        has_places = self.attention in ("dense", "learned_random", "fixed_random")
+        return PLACES if has_places else POSITIONS
 
 
-# Section 3: attention weights. Each type is called with (states, keep, matrix) and returns
-# `weights`.
+# Section 3: attention weights. Each type makes them of (states, keep, matrix).
 
 
 class DotProduct(nn.Module):
@@ -79,11 +74,10 @@ class Dense(nn.Module):
         super().__init__()
         D, inner = config.width, config.dense_inner
         # D4: the formula has a sigma, the released code and the Synthesizer a ReLU.
-        maps = [
+        self.maps = nn.ModuleList(
             nn.Sequential(nn.Linear(D, inner), nn.ReLU(), nn.Linear(inner, PLACES))
             for _ in range(config.heads)
-        ]
-        self.maps = nn.ModuleList(maps)
+        )
 
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
         # Section 3: of as many places as Dense has, those of the document's units.
@@ -96,15 +90,13 @@ class Random(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        is_learned = config.attention == "learned_random"
-        self.logits = nn.Parameter(
-            torch.randn(config.heads, PLACES, PLACES), requires_grad=is_learned
-        )
+        learned = config.attention == "learned_random"
+        self.logits = nn.Parameter(torch.randn(config.heads, PLACES, PLACES), requires_grad=learned)
 
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
+        count = keep.size(1)
         # Section 3: the upper left corner of R, as large as the document.
-        # (B, H, N, N)
-        return masked_softmax(self.logits[None, :, : keep.size(1), : keep.size(1)], keep)
+        return masked_softmax(self.logits[None, :, :count, :count], keep)  # (B, H, N, N)
 
 
 class Tree(nn.Module):
@@ -115,15 +107,12 @@ class Tree(nn.Module):
             raise ValueError(
                 "tree attention needs the matrices of the documents' trees: pass matrix (B, N, N)"
             )
-        # Section 4: A of the document's tree, no softmax.
-        # (B, 1, N, N), columns of padding are zero
+        # Section 4: A of the document's tree, no softmax: (B, 1, N, N), columns of padding zero.
         return matrix[:, None].to(states.dtype) * keep[:, None, None]
 
 
 def masked_softmax(logits: Tensor, keep: Tensor) -> Tensor:
-    """Softmax over the real units of (B or 1, H, N, N) logits: rows sum to 1, padding gets exactly
-    0.
-    """
+    """Softmax of (B or 1, H, N, N) logits over the real units; padding gets exactly 0."""
     return logits.masked_fill(~keep[:, None, None], -math.inf).softmax(-1)
 
 
@@ -165,8 +154,7 @@ class Attention(nn.Module):
         value = self.value(states).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, N, K)
         # Section 5.1: no attention is A = I, each unit sees itself alone, and A G(X) is G(X).
         if self.attend is not None:
-            # D5: dropout falls on A, on fixed weights too, without making its rows sum to 1 again
-            # (released code).
+            # D5: dropout falls on A, a fixed one too: its rows do not sum to 1 then (released).
             value = self.dropout(self.attend(states, keep, matrix)) @ value  # (B, H, N, K)
         return self.output(value.transpose(1, 2).flatten(-2))
 
@@ -186,17 +174,14 @@ class EncoderLayer(nn.Module):
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None = None) -> Tensor:
         """(B, N, D) -> (B, N, D), padding zero."""
         real = keep[..., None]  # (B, N, 1)
-        states = (
-            self.attention_norm(states + self.dropout(self.attention(states, keep, matrix))) * real
-        )
+        seen = self.attention(states, keep, matrix)
+        states = self.attention_norm(states + self.dropout(seen)) * real
         fed = self.outer(F.relu(self.inner(states)))  # (B, N, D)
         return self.feed_forward_norm(states + self.dropout(fed)) * real
 
 
 class Summarizer(nn.Module):
-    """Unit vectors -> a score for each unit (Figure 2): positions, document encoder, MLP; the loss
-    has the sigmoid.
-    """
+    """Unit vectors -> scores (Figure 2): positions, encoder, MLP; the loss has the sigmoid."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -233,20 +218,16 @@ class Summarizer(nn.Module):
 
 
 def sinusoids(positions: int, width: int) -> Tensor:
-    """(positions, width) table of Vaswani et al. (2017), sines at even and cosines at odd
-    places.
-    """
-    angles = torch.arange(positions)[:, None] * torch.exp(
-        torch.arange(0, width, 2) * (-math.log(1e4) / width)
-    )
+    """(positions, width) table of Vaswani et al. (2017): sines at even, cosines at odd places."""
+    rates = torch.exp(torch.arange(0, width, 2) * (-math.log(1e4) / width))
+    angles = torch.arange(positions)[:, None] * rates
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
 
 
 def extraction_loss(
     scores: Tensor, labels: Tensor, keep: Tensor, positive_weight: float = 1.0
 ) -> Tensor:
-    """Binary cross-entropy of the unit scores, summed over the real units of the batch (released
-    code).
+    """Binary cross-entropy of the scores, summed over the real units of the batch (released code).
 
     All are (B, N), labels in {0, 1}; `positive_weight` is that of the units that the summary takes
     (D12).
@@ -259,12 +240,10 @@ def extraction_loss(
 
 
 def count_parameters(model: Summarizer) -> tuple[int, int]:
-    """Section 5.2, "# Params" of Tables 2 and 3: those of the attention, value and output maps
-    included, and all.
+    """Section 5.2, "# Params" of Tables 2 and 3: those of the attention, and all.
+
+    The value and output maps are counted with the attention.
     """
-    trained = {
-        name: weight.numel() for name, weight in model.named_parameters() if weight.requires_grad
-    }
-    return sum(count for name, count in trained.items() if ".attention." in name), sum(
-        trained.values()
-    )
+    trained = [named for named in model.named_parameters() if named[1].requires_grad]
+    attention = sum(weight.numel() for name, weight in trained if ".attention." in name)
+    return attention, sum(weight.numel() for _, weight in trained)

@@ -58,8 +58,9 @@ class Options:
 def predict(
     run: Run, examples: Sequence[Example], take: str = "model", batch_size: int = 32
 ) -> Iterator[dict]:
-    """Extract summaries: of each example, in their order, id, prediction (sentences), [units taken,
-    units], was_cut.
+    """Extract summaries, in the order of the examples.
+
+    A row has id, prediction (sentences), [units taken, units], was_cut.
 
     `take` is as in `Options`; where the oracle takes no unit, Lead's stand. For errors see
     `text.units_of`.
@@ -86,8 +87,9 @@ def predict(
 
 
 def with_trees(examples: Sequence[Example], path: Path) -> list[Example]:
-    """The examples with the trees of a folder, ID.dis; or, of the .dis of one document, all lines
-    as that document.
+    """The examples with the trees of a folder, ID.dis.
+
+    Of a file, the tree of one document, all lines are that document.
     """
     if not path.is_dir():
         sentences = [sentence for line in in_sentences(examples) for sentence in line.document]
@@ -111,8 +113,7 @@ def answer(run: Run, options: Options) -> None:
         examples = with_trees(examples, options.tree)
     units_taken = options.units or run.config.units_taken
     run = run._replace(config=replace(run.config, units_taken=units_taken))
-    run.model.to(find_device(options.device))
-    run.encoder.model.to(find_device(options.device))
+    run.model.to(find_device(options.device))  # the encoder follows: `Run.encode`
     documents = [example for example in examples if example.document]  # a blank line stays one
     system = system_name(options.run.name, run.config.seed)
     seed = run.config.seed

@@ -1,6 +1,4 @@
-"""From unit scores to a summary, and from a reference summary to the units that a model should
-learn to take.
-"""
+"""From unit scores to a summary; from a reference to the units that a model learns to take."""
 
 import re
 from collections.abc import Sequence
@@ -38,8 +36,7 @@ def select(
     lengths=None,
     max_words=0,
 ) -> list:
-    """Indices of the best units, in the order of the document, each with the units that it
-    requires.
+    """Indices of the best units, in the order of the document, each with those that it requires.
 
     Args:
         scores: (N,) any numbers; of equal ones the earlier unit is taken first.
@@ -59,16 +56,13 @@ def select(
 
 
 def required_units(tree: Node, sentence: np.ndarray) -> list[list[int]]:
-    """The dependency restriction: the ancestors of each EDU within its `sentence`, (N,), the
-    nearest first.
-    """
-    # D17: DiscoBERT's edges, not D-Tree's alone: a right Nucleus hangs on the left one; without its
-    # conditions.
-    parents, required = dependency_parents(tree, right_nuclei=True), []
+    """The dependency restriction: each EDU's ancestors within its `sentence`, the nearest first."""
+    # D17: DiscoBERT's edges without its conditions: a right Nucleus hangs on the left one, too.
+    parents = dependency_parents(tree, right_nuclei=True)
+    required = []
     for edu in range(len(parents)):
         chain, parent = [edu], int(parents[edu])
-        # Section 5.1: "all ancestors of a selected EDU within the same sentence should be
-        # recursively added".
+        # Section 5.1: "all ancestors of a selected EDU within the same sentence" are added.
         while parent != chain[-1] and sentence[parent] == sentence[edu]:
             chain.append(parent)
             parent = int(parents[parent])
@@ -83,9 +77,7 @@ def join_units(units: Sequence[str], sentence: Sequence[int], taken: Sequence[in
 
 
 def ngrams(text: str) -> tuple[set, set]:
-    """The distinct words of a text without stop words, and its distinct pairs of neighbours, stop
-    words in.
-    """
+    """The distinct words of a text without stop words, and its distinct word pairs with them."""
     words = WORD.findall(text.lower())
     return set(words) - STOP_WORDS, set(zip(words, words[1:], strict=False))
 

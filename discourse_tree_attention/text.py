@@ -1,6 +1,4 @@
-"""From text to batches: a document's units, their vectors by a frozen encoder (Section 3), labels
-and matrix.
-"""
+"""From text to batches: units, their vectors by a frozen encoder (Section 3), labels, matrix."""
 
 import sys
 from collections import Counter
@@ -21,40 +19,34 @@ from .model import TREES
 from .selection import ORACLE_UNITS, is_read, oracle, required_units
 from .trees import check_same_text, leaves, letters, read_dis
 
-# longest unit in word pieces, [CLS] and [SEP] included; longer ones are cut (released code)
+# Longest unit in word pieces, [CLS] and [SEP] included; longer ones are cut (released code).
 MAX_TOKENS = 512
 
 
 class UnitEncoder:
-    """A frozen encoder of `transformers`: a unit's vector is its first token's last state, or the
-    mean of all (D23).
+    """A frozen encoder of `transformers`.
+
+    A unit's vector is its first token's last state, or the mean over all tokens (D23).
     """
 
     def __init__(self, model: nn.Module, tokenizer, pooling: str = "cls"):
         # D6: eval mode always; a frozen encoder without dropout gives each unit one vector.
         self.model = model.requires_grad_(False).eval()
-        # the width is D
-        self.tokenizer, self.pooling, self.width = tokenizer, pooling, model.config.hidden_size
+        self.tokenizer = tokenizer
+        self.pooling = pooling
+        self.width = model.config.hidden_size  # D
 
     @torch.inference_mode()
     def encode(self, texts: Sequence[str], batch_size: int = 128) -> np.ndarray:
-        """Encode units, those of like length together: (n,) texts -> (n, D) float32, in their
-        order.
-        """
+        """Encode units, those of like length together: (n,) texts -> (n, D) float32."""
         order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
         vectors = np.empty((len(texts), self.width), dtype=np.float32)
-        cut = dict(
-            padding=True,
-            padding_side="right",
-            truncation=True,
-            max_length=MAX_TOKENS,
-            return_tensors="pt",
-        )
-        for start in tqdm(
-            range(0, len(texts), batch_size), desc="unit vectors", leave=False, disable=None
-        ):
+        options = {"truncation": True, "max_length": MAX_TOKENS, "return_tensors": "pt"}
+        options |= {"padding": True, "padding_side": "right"}
+        starts = range(0, len(texts), batch_size)
+        for start in tqdm(starts, desc="unit vectors", leave=False, disable=None):
             places = order[start : start + batch_size]
-            batch = self.tokenizer([texts[i] for i in places], **cut).to(self.model.device)
+            batch = self.tokenizer([texts[i] for i in places], **options).to(self.model.device)
             states = self.model(**batch).last_hidden_state  # (n, tokens, D)
             # Section 3: "the hidden state of the first token in the last BERT layer"; [CLS] unit
             # [SEP], segment ids 0.
@@ -83,16 +75,8 @@ def random_encoder(
     words = Counter(word for text in texts for word, _ in split(clean(text)))
     characters = sorted({character for word in words for character in word})
     frequent = sorted(words, key=lambda word: (-words[word], word))[:4000]
-    pieces = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        *characters,
-        *(f"##{c}" for c in characters),
-        *frequent,
-    ]
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    pieces = [*special, *characters, *(f"##{c}" for c in characters), *frequent]
     vocabulary = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
     tokenizer = BertTokenizer(vocab=vocabulary, split_special_tokens=True)
     # The usual 0.02 would leave the first token's own embedding nearly alone in its state.
@@ -115,12 +99,10 @@ class Document:
     id: str
     units: list[str]  # (N,) texts
     sentence: np.ndarray  # (N,) index of each unit's sentence; at sentence level 0, 1, ...
-    # (N,) units that each unit needs beside it; empty lists at sentence level
-    required: list[list[int]]
+    required: list[list[int]]  # (N,) units that each needs beside it; none at sentence level
     references: list[list[str]]  # the sentences of each
     matrix: np.ndarray | None = None  # (N, N) attention, for tree attention
-    # (N,) bool, the oracle's units; none where there is no reference
-    labels: np.ndarray | None = None
+    labels: np.ndarray | None = None  # (N,) bool, the oracle's units
     was_cut: bool = False
     vectors: np.ndarray | None = None  # (N, D)
 
@@ -140,23 +122,18 @@ def read_corpus(examples: Sequence, config, encoder: UnitEncoder) -> list[Docume
 
 
 def make_document(example, config, encoder: UnitEncoder) -> Document:
-    """An example (a `shared.data.Example` in sentences) as a document, cut to what the model reads,
-    with its oracle.
-    """
+    """An example (`shared.data.Example`, in sentences) as a document, cut, with its oracle."""
     whole = units_of(example, config.level, config.attention)
     pieces = np.array([len(ids) for ids in encoder.tokenizer(whole.units, verbose=False).input_ids])
     most = min(len(whole), config.model_config(encoder.width).longest)
     if config.max_pieces:
         # D28: [CLS] and [SEP] of each unit count; the released code counts those of each sentence.
         most = min(most, max(1, int((pieces.cumsum() <= config.max_pieces).sum())))
-    document = replace(
-        cut(whole, most),
-        # the encoder cuts a long unit
-        was_cut=most < len(whole) or bool((pieces > MAX_TOKENS).any()),
-    )
-    reference, picks = " ".join(example.summary), ORACLE_UNITS[config.level]
-    taken = oracle(document.units, reference, document.required, picks)
-    return replace(document, labels=np.isin(np.arange(most), taken))
+    document = cut(whole, most)
+    picks = ORACLE_UNITS[config.level]
+    taken = oracle(document.units, " ".join(example.summary), document.required, picks)
+    was_cut = most < len(whole) or bool((pieces > MAX_TOKENS).any())  # the encoder cuts a long unit
+    return replace(document, labels=np.isin(np.arange(most), taken), was_cut=was_cut)
 
 
 def cut(document: Document, most: int) -> Document:
@@ -167,17 +144,12 @@ def cut(document: Document, most: int) -> Document:
     if matrix is not None:
         # D10: the rows are normalised again; a unit whose head was cut off attends to itself.
         matrix = normalize(matrix[:most, :most])
-    # ancestors end at the first one that is not there
-    required = [
-        list(takewhile(lambda other: other < most, needed)) for needed in document.required[:most]
-    ]
-    return replace(
-        document,
-        units=document.units[:most],
-        sentence=document.sentence[:most],
-        required=required,
-        matrix=matrix,
-    )
+    required = []
+    for needed in document.required[:most]:
+        # Ancestors end at the first one that is not there.
+        required.append(list(takewhile(lambda other: other < most, needed)))
+    units, sentence = document.units[:most], document.sentence[:most]
+    return replace(document, units=units, sentence=sentence, required=required, matrix=matrix)
 
 
 def check_words(examples: Sequence) -> None:
@@ -198,19 +170,15 @@ def check_words(examples: Sequence) -> None:
 
 
 def units_of(example, level: str, attention: str = "none") -> Document:
-    """An example as a document of EDUs or sentences, whole and without labels, with the matrix that
-    `attention` reads.
+    """An example as a document of EDUs or sentences, whole, with the matrix of `attention`.
 
     ValueError: a tree is needed and there is none, or it is of another text.
     """
-    name, sentences, matrix = f"{example.id}.dis", list(example.document), None
-    whole = Document(
-        example.id,
-        sentences,
-        np.arange(len(sentences)),
-        [[] for _ in sentences],
-        example.references,
-    )
+    name = f"{example.id}.dis"
+    sentences = list(example.document)
+    count = len(sentences)
+    required = [[] for _ in sentences]
+    whole = Document(example.id, sentences, np.arange(count), required, example.references)
     if example.tree is None:
         if attention in TREES or level == "edu":
             what = "the clauses come from it, or take --level sentence"
@@ -222,24 +190,19 @@ def units_of(example, level: str, attention: str = "none") -> Document:
     tree = read_dis(example.tree, name)
     edus = [leaf.text or "" for leaf in leaves(tree)]
     sentence = sentence_of_edus(edus, sentences, name)
+    matrix = None
     if attention in TREES:
         matrix = d_tree(tree, sentence) if attention == "d_tree" else MATRICES[attention](tree)
     if level == "edu":
-        return Document(
-            example.id, edus, sentence, required_units(tree, sentence), example.references, matrix
-        )
-    return (
-        whole
-        if matrix is None
-        else replace(whole, matrix=sentence_matrix(matrix, sentence, len(sentences)))
-    )
+        required = required_units(tree, sentence)
+        return Document(example.id, edus, sentence, required, example.references, matrix)
+    if matrix is not None:
+        matrix = sentence_matrix(matrix, sentence, count)
+    return replace(whole, matrix=matrix)
 
 
-def sentence_of_edus(
-    edus: Sequence[str], sentences: Sequence[str], where: str = "document"
-) -> np.ndarray:
-    """(N,) index of the sentence of each EDU, that in which it begins, found by its letters, blanks
-    apart.
+def sentence_of_edus(edus: Sequence[str], sentences: Sequence[str], where: str) -> np.ndarray:
+    """(N,) index of the sentence in which each EDU begins, found by its letters, blanks apart.
 
     ValueError: the texts are not the same, or an EDU has none; names `where` and the first place
     that differs.
@@ -253,19 +216,15 @@ def sentence_of_edus(
 
 
 def positive_weight(documents: Sequence[Document]) -> float:
-    """Units that the summaries leave out for each one that they take, the weight of the latter in
-    the loss.
+    """Units left out for each one that the summaries take: the weight of these in the loss.
 
     ValueError: the oracles take no unit, or all: there is nothing to learn.
     """
     labels = np.concatenate([document.labels for document in documents])
     if labels.all() or not labels.any():
-        taken = (
-            f"the summaries take {labels.sum()} of all {len(labels)} units of the training "
-            f"documents"
-        )
         raise ValueError(
-            f"{taken}: there is nothing to learn; give longer documents, or use --level edu"
+            f"the summaries take {labels.sum()} of all {len(labels)} units of the training "
+            f"documents: there is nothing to learn; give longer documents, or use --level edu"
         )
     # D12: of all units of the trained level.
     return float((~labels).sum() / labels.sum())
@@ -285,17 +244,15 @@ class Batch(NamedTuple):
 
 def collate(documents: Sequence[Document], device: str | torch.device = "cpu") -> Batch:
     """A batch of some documents."""
-    units = pad_sequence(
-        [torch.from_numpy(np.array(document.vectors)) for document in documents], batch_first=True
-    )
-    labels = pad_sequence(
-        [torch.from_numpy(document.labels) for document in documents], batch_first=True
-    )
-    lengths, most = torch.tensor([len(document) for document in documents]), labels.size(1)
-    keep, matrix = torch.arange(most) < lengths[:, None], None
+    vectors = [torch.from_numpy(np.array(document.vectors)) for document in documents]
+    units = pad_sequence(vectors, batch_first=True)
+    labels = [torch.from_numpy(document.labels) for document in documents]
+    labels = pad_sequence(labels, batch_first=True)
+    lengths = torch.tensor([len(document) for document in documents])
+    most = labels.size(1)
+    keep = torch.arange(most) < lengths[:, None]
+    matrix = None
     if documents[0].matrix is not None:
-        matrices = [
-            pad(torch.from_numpy(one.matrix), 2 * (0, most - len(one))) for one in documents
-        ]
-        matrix = torch.stack(matrices).to(device)
+        matrices = [torch.from_numpy(document.matrix) for document in documents]
+        matrix = torch.stack([pad(each, 2 * (0, most - len(each))) for each in matrices]).to(device)
     return Batch(units.to(device), keep.to(device), labels.to(device), matrix)

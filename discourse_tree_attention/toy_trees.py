@@ -1,6 +1,4 @@
-"""Discourse trees of the toy corpus: from the root, nuclei alone lead to the salient sentences and
-to no others.
-"""
+"""Discourse trees of the toy corpus: nuclei alone lead to the salient sentences."""
 
 import re
 
@@ -9,25 +7,26 @@ import numpy as np
 from .trees import Node, join, write_dis
 
 SPLITS = ("train", "validation", "test")
-# First words of the clauses that are Satellites in their sentence: who says it ("officials said
-# that ..."), or why.
+# First words of clauses that are Satellites: who says it ("officials said that ..."), or why.
 OF_SATELLITES = ("officials", "residents", "reporters", "because", "while")
 
 
-def toy_tree(example, seed: int = 0) -> str:
-    """The tree of a toy story (with its id, `document` and `salient`) in the .dis format; its
-    corpus has the seed.
+def toy_tree(example, seed: int) -> str:
+    """The tree of a toy story (its id, `document` and `salient`) in the .dis format.
+
+    The seed is that of its corpus.
     """
     _, split, number = example.id.split("-")
-    # the others told the story
+    # The first two told the story.
     rng = np.random.default_rng([seed, SPLITS.index(split), int(number)]).spawn(3)[2]
     sentences, end = [], 0
     for sentence in example.document:
-        clauses = enumerate(re.split(r"(?<= that) |(?<= ,) ", sentence), end)
-        sentences.append(
-            [Node(i, i + 1, text.split()[0] not in OF_SATELLITES, text=text) for i, text in clauses]
-        )
-        end = sentences[-1][-1].end
+        clauses = []
+        for text in re.split(r"(?<= that) |(?<= ,) ", sentence):
+            is_nucleus = text.split()[0] not in OF_SATELLITES
+            clauses.append(Node(end, end + 1, is_nucleus, text=text))
+            end += 1
+        sentences.append(clauses)
     return write_dis(document_tree(sentences, example.salient, rng))
 
 
@@ -38,8 +37,10 @@ def document_tree(
     if len(sentences) == 1:
         return join(sentences[0], nucleus)
     where = np.flatnonzero(salient).tolist()
-    # part the salient ones first
-    cuts = where[1:] or [max(where[0], 1)] if where else list(range(1, len(sentences)))
+    if not where:
+        cuts = list(range(1, len(sentences)))
+    else:
+        cuts = where[1:] or [max(where[0], 1)]  # part the salient ones first
     cut = cuts[rng.integers(len(cuts))]
     left, right = any(salient[:cut]), any(salient[cut:])
     if not left and not right:

@@ -58,8 +58,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     check_out(out, resume)
     accelerator = Accelerator(
         mixed_precision=config.mixed_precision,
-        # Fixed: else a variable of the shell could divide the loss. There is no --accumulate: the
-        # batches of the paper fit into any memory.
+        # Fixed: else a variable of the shell could divide the loss. The paper's batches are small.
         gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
         # Without this, several processes on a CPU would each train alone.
         cpu=not torch.accelerator.is_available(),
@@ -68,7 +67,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
         project_dir=out,
     )
     is_main = accelerator.is_main_process
-    if config.log_with and not accelerator.log_with:
+    if config.log_with and not accelerator.log_with:  # accelerate drops what it does not find
         raise ValueError(f"--log-with {config.log_with} is not installed")
     if is_main and config.mixed_precision == "no" and cpu_has_bf16():
         print("this CPU has bf16: --mixed-precision bf16 trains wide models faster")
@@ -81,8 +80,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     run = begin(config, examples)
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
 
-    # D26: the second beta is the released code's, 0.999, unless a preset says 0.98; eps is 1e-9 in
-    # both. The loop sets the rate.
+    # D26: the second beta is 0.999 as released, or a preset's 0.98; the loop sets the rate.
     optimizer = torch.optim.Adam(
         run.model.parameters(), lr=0.0, betas=(0.9, config.beta2), eps=1e-9
     )
@@ -91,8 +89,7 @@ def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
     items = run.encode(examples)
     validation = run.encode(validation_examples)
     weight = positive_weight(items)
-    # D29: batches hold documents of similar length. The loss is summed, so batches of long
-    # documents weigh more.
+    # D29: batches hold documents of like length; as the loss is summed, long ones weigh more.
     batches = Batches([len(item) for item in items], config.seed, size=config.batch_size)
     # Its own generator: starting the loader would else draw from the one that dropout uses.
     generator = torch.Generator()
@@ -199,8 +196,7 @@ def report(
     best = max(log, key=lambda row: row["rouge2"])
     exchanged = []
     for document, other in zip(validation, [*validation[1:], *validation[:1]], strict=True):
-        # truncated or repeated to the right length
-        vectors = np.resize(other.vectors, document.vectors.shape)
+        vectors = np.resize(other.vectors, document.vectors.shape)  # cut, or repeated
         exchanged.append(replace(document, vectors=vectors))
     exchanged_loss = validate(run, exchanged, weight)["validation_loss"]
     print(

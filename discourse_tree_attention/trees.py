@@ -20,9 +20,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, eq=False)  # to compare or hash by value would be recursive
 class Node:
-    """A node of a binary RST tree, over the EDUs start, ..., end - 1 of its document, counted from
-    0.
-    """
+    """A node of a binary RST tree over the EDUs start, ..., end - 1, counted from 0."""
 
     start: int
     end: int
@@ -61,8 +59,9 @@ def join(children: Sequence[Node], nucleus: bool | None) -> Node:
 
 
 def check_tree(tree: Node, where: str = "tree") -> None:
-    """ValueError that names `where` and the span at fault, counted from 1, unless all are binary
-    and tile the EDUs.
+    """ValueError unless all nodes are binary and tile the EDUs.
+
+    It names `where`, and the span at fault, counted from 1.
     """
     if tree.nucleus is not None or tree.start:
         raise ValueError(
@@ -72,19 +71,16 @@ def check_tree(tree: Node, where: str = "tree") -> None:
     for node in nodes(tree):
         spans = [(child.start, child.end) for child in node.children]
         nuclei = {child.nucleus for child in node.children}
-        edges = [edge for span in spans for edge in span]
-        is_whole = (
-            edges == [node.start, edges[1], edges[1], node.end]
-            if spans
-            else node.end == node.start + 1
-        )
+        if spans:
+            edges = [edge for span in spans for edge in span]
+            is_whole = edges == [node.start, edges[1], edges[1], node.end]
+        else:
+            is_whole = node.end == node.start + 1
         if not is_whole or None in nuclei or nuclei == {False}:
-            what = (
-                f"span {node.start + 1}-{node.end} needs two children side by side, one of them "
-                f"a Nucleus"
-            )
+            found = ", ".join(f"{start + 1}-{end}" for start, end in spans) or "none"
             raise ValueError(
-                f"{where}: {what}; it has {', '.join(f'{a + 1}-{b}' for a, b in spans) or 'none'}"
+                f"{where}: span {node.start + 1}-{node.end} needs two children side by side, one "
+                f"of them a Nucleus; it has {found}"
             )
 
 
@@ -110,13 +106,16 @@ def read_text(path: Path) -> str:
 
 
 def read_dis(text: str, where: str = "tree") -> Node:
-    """The tree of a .dis text, of nodes of more than two children made binary; ValueError names
-    `where` and line.
+    """The tree of a .dis text; nodes of more than two children are made binary.
+
+    ValueError names `where` and line.
     """
     stack: list[list] = [[]]  # what each open bracket has held so far
     line, end = 1, 0
     for match in TOKEN.finditer(text):
-        token, line, end = match[0], line + text.count("\n", end, match.start()), match.start()
+        token = match[0]
+        line += text.count("\n", end, match.start())
+        end = match.start()
         if token == "(":
             stack.append([])
         elif token == ")" and len(stack) > 1:
@@ -145,18 +144,15 @@ def dis_item(items: list, place: str) -> Node | tuple[str, object]:
             return "relation", relation  # which nothing here reads
         case ["text", str(text)] if text[:2] == text[2:][-2:] == "_!":
             return "text", clean(text[2:-2])
-        case [str(role), *parts] if role in ROLES and not any(
-            isinstance(part, str) for part in parts
-        ):
+        case [str(role), *parts] if role in ROLES and not any(isinstance(p, str) for p in parts):
             properties = dict(part for part in parts if isinstance(part, tuple))
             children = [part for part in parts if isinstance(part, Node)]
-            node = (
-                join(children, ROLES[role])
-                if children
-                else Node(0, 0, ROLES[role], text=properties.get("text"))
-            )
+            if children:
+                node = join(children, ROLES[role])
+            else:
+                node = Node(0, 0, ROLES[role], text=properties.get("text"))
+            # `check_tree` compares the span with the children's.
             start, end = properties.get("span", (node.start, node.end))
-            # check_tree compares them with the children's
             return replace(node, start=start, end=end)
     said = " ".join(item if isinstance(item, str) else "(...)" for item in items)
     raise ValueError(
@@ -170,9 +166,8 @@ def write_dis(tree: Node) -> str:
     roles, texts = {nucleus: role for role, nucleus in ROLES.items()}, {}
     for node in nodes(tree):
         if node.children:
-            inside = f"(span {node.start + 1} {node.end})\n" + "".join(
-                texts.pop(child) for child in node.children
-            )
+            inside = f"(span {node.start + 1} {node.end})\n"
+            inside += "".join(texts.pop(child) for child in node.children)
         else:
             inside = f"(leaf {node.end}) (text _!{node.text}_!) "
         texts[node] = f"( {roles[node.nucleus]} {inside})\n"
@@ -180,9 +175,7 @@ def write_dis(tree: Node) -> str:
 
 
 def clean(text: str) -> str:
-    """The text of an EDU on one line, without the mark that RST-DT puts at the end of a
-    paragraph.
-    """
+    """The text of an EDU on one line, without RST-DT's mark of the end of a paragraph."""
     return unicodedata.normalize("NFC", " ".join(text.strip().removesuffix("<P>").split()))
 
 

@@ -151,8 +151,7 @@ def _collect(
 def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
     """A hub data set. What is published without text is left out."""
     hub_id, config, source, target = HUB[name]
-    # XSum is a script, which `datasets` no longer runs; the hub also keeps it as files of another
-    # revision.
+    # XSum is a script, which `datasets` no longer runs; another revision holds it as files.
     options = {"revision": "refs/convert/parquet"} if name == "xsum" else {}
     try:
         import datasets
@@ -166,7 +165,7 @@ def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
         ) from error
     for number, row in enumerate(rows):
         texts = row.get("translation", row)
-        # samsum has a None
+        # SAMSum has a None.
         pair = {"document": texts[source] or "", "summary": texts[target] or ""}
         if all(map(str.strip, pair.values())):
             yield f"{name}:{number}", {"id": f"{split}-{number}"} | pair
@@ -246,7 +245,8 @@ def _lines(path: str | os.PathLike) -> Iterator[str]:
 
     Only a line feed ends a line, not U+2028.
     """
-    name, settings = os.fspath(path), {"encoding": "utf-8-sig", "newline": "\n"}
+    name = os.fspath(path)
+    settings = {"encoding": "utf-8-sig", "newline": "\n"}
     try:
         if name == "-":
             if sys.stdin is None:
@@ -282,10 +282,10 @@ def _object(line: str, where: str) -> dict:
 
 def _example(row: dict, where: str, needs_reference: bool) -> Example:
     """Check a row of any kind and make it an Example; ValueError that begins with `where`."""
-    names = {
-        field: next((name for name in known if name in row), "") for field, known in FIELDS.items()
-    }
-    document, summary, labels = names.values()  # as this row calls them
+    # The fields as this row calls them.
+    document, summary, labels = (
+        next((name for name in known if name in row), "") for known in FIELDS.values()
+    )
     if row.get(document) == "" and not needs_reference:  # a blank line
         return Example(str(row["id"]), [], [], [])
     if not document or needs_reference and not (summary or row.get("references")):

@@ -27,20 +27,19 @@ class PackedLinear(nn.Module):
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
 
 
-def pack(model: nn.Module, skip: tuple[str, ...] = (), least_gain: float = LEAST_GAIN) -> bool:
+def pack(model: nn.Module, least_gain: float = LEAST_GAIN) -> bool:
     """Pack a float32 model on a CPU, for decoding only; says whether it was worth it.
 
-    Layers that share their weight, as a tied output product does, stay, and those whose name ends
-    in one of `skip`. The model stays as it is where one product gains less than `least_gain`.
+    Layers that share their weight, as a tied output product does, stay. The model stays as it is
+    where one product gains less than `least_gain`.
     """
-    users = Counter(
-        id(weight) for module in model.modules() for weight in module._parameters.values()
-    )
-    linears = {
-        name: module
-        for name, module in model.named_modules()
-        if type(module) is nn.Linear and users[id(module.weight)] == 1 and not name.endswith(skip)
-    }
+    users = Counter()
+    for module in model.modules():
+        users.update(map(id, module._parameters.values()))
+    linears = {}
+    for name, module in model.named_modules():
+        if type(module) is nn.Linear and users[id(module.weight)] == 1:
+            linears[name] = module
     if not linears or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return False
     largest = max(linears.values(), key=lambda linear: linear.weight.numel())

@@ -84,8 +84,7 @@ def one_line(name: str) -> Iterator[None]:
     """Make one ValueError of what a library raises while it loads `name`."""
     try:
         yield
-    # transformers, the hub, safetensors and tokenizers raise types of their own
-    except Exception as error:
+    except Exception as error:  # transformers, the hub, safetensors have types of their own
         remedy = "get or make it again"
         if not Path(name).exists():
             remedy = (
@@ -104,7 +103,7 @@ def check_tokenizer(name: str, model, tokenizer) -> None:
     ends, text = tokenizer("").input_ids, tokenizer("a").input_ids
     faults = {
         "gives no offsets of its tokens: save one with a tokenizer.json": not tokenizer.is_fast,
-        # transformers makes one up
+        # Without tokenizer.json transformers makes one up.
         "has no words: tokenizer.json is missing": len(tokenizer) <= len(tokenizer.all_special_ids),
         f"has the token {last}, the model {rows} embeddings: resize_token_embeddings": last >= rows,
         "has no padding token: set tokenizer.pad_token": pad is None,
@@ -174,6 +173,5 @@ def generation(model, max_length: int, /, **given) -> None:
     if ignored := [name for name in ignored if not name.startswith(("output_", "_"))]:
         names = ", ".join(ignored)
         print(f"of the model's generation settings these are not used: {names}", file=sys.stderr)
-    model.generation_config = GenerationConfig(
-        **{name: value for name, value in values.items() if value is not None}
-    )
+    values = {name: value for name, value in values.items() if value is not None}
+    model.generation_config = GenerationConfig(**values)

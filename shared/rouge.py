@@ -52,8 +52,7 @@ def score(
     texts = [*predictions, *(text for own in references for text in own)]
     if any(isinstance(text, str) for text in texts):
         raise ValueError("a text is a list of its sentences, not a string")
-    # One sentence a line. L, 1 and 2 read a line break as a blank, so one form of a text serves all
-    # metrics.
+    # One sentence a line: 1, 2 and L read a line break as a blank, Lsum as a sentence's end.
     scorer = _scorer(words)
     best = [
         scorer.score_multi(["\n".join(one) for one in own], "\n".join(text))
@@ -77,9 +76,7 @@ def _scorer(words: Words):
 
 
 def unicode_words(text: str) -> list[str]:
-    """The words of any script in small letters with their marks; of scripts without blanks the
-    characters.
-    """
+    """The words of any script in small letters; of scripts without blanks the characters."""
     return WORD.findall(unicodedata.normalize("NFC", text).lower())
 
 
@@ -157,15 +154,14 @@ def _bleu(tokenize: Tokenize):
 
 
 def bleu_counts(
-    predictions: Sequence[str],
-    references: Sequence[Sequence[str]],
-    tokenize: Tokenize = "13a",
+    predictions: Sequence[str], references: Sequence[Sequence[str]], tokenize: Tokenize = "13a"
 ) -> np.ndarray:
-    """(n, 10) counts, which resamples add up: matches and n-grams of orders 1 to 4, length, the
-    closest reference's.
+    """(n, 10) counts, which resamples add up.
+
+    These are matches and n-grams of orders 1 to 4, the length, and the closest reference's.
     """
     metric = _bleu(tokenize)
-    # what sacrebleu warns of, it sees in the whole
+    # What sacrebleu warns of, it sees in the whole corpus.
     metric.corpus_score(predictions, [[own[0] for own in references]])
     rows = []
     for prediction, own in zip(predictions, references, strict=True):

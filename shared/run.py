@@ -217,9 +217,8 @@ def parse(arguments, config_type, presets, description):
     ]
     options = read_flags(make_dataclass("Flags", names), arguments, description)
     if saved:
-        changed = {
-            name for name, value in asdict(options.config).items() if value != asdict(saved)[name]
-        }
+        now, before = asdict(options.config), asdict(saved)
+        changed = {name for name in now if now[name] != before[name]}
         if options.config.steps > saved.steps:
             changed -= {"steps"}  # a run may be lengthened
         if changed:

@@ -82,7 +82,7 @@ def describe(own: Measure, minus: Measure | None = None, paired: bool = True) ->
     others = np.zeros(1) if minus is None else minus.of(every)
     row = {"value": float(values.mean() - others.mean()), "low": None, "high": None, "p": None}
     row |= {"seeds_low": None, "seeds_high": None, "seeds": None}
-    # one document has none, nor has the share of nothing
+    # One document has no interval, nor has the share of nothing.
     if len(every) > 1 and np.isfinite(row["value"]):
         row["low"], row["high"] = interval(own, minus)
         if minus is not None and len(own.numbers) == len(minus.numbers):
@@ -290,9 +290,7 @@ def report(rows: Sequence[dict], signature: str) -> None:
 
 
 def print_columns(lines: Sequence[dict]) -> None:
-    """Print a table of Markdown, a line per row, a column per key of any row; `-` is what a row
-    lacks.
-    """
+    """Print rows as a Markdown table, a column per key of any row; where a row lacks it, `-`."""
     columns = list(dict.fromkeys(name for line in lines for name in line))
     cells = [columns, *([line.get(name, "-") for name in columns] for line in lines)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -303,8 +301,9 @@ def print_columns(lines: Sequence[dict]) -> None:
 
 
 def cell(row: dict) -> str:
-    """`41.20 [40.10, 42.30]`, of a difference `+1.20 [0.40, 2.00] p 0.004`; of the share of nothing
-    `-`.
+    """`41.20 [40.10, 42.30]`; of a difference `+1.20 [0.40, 2.00] p 0.004`.
+
+    The share of nothing is `-`.
     """
     if not np.isfinite(row["value"]):
         return "-"
@@ -325,12 +324,14 @@ def print_table(
     csv: Path | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Score and report the rows that have references, the CSV first: a `head` behind the command
-    ends it.
+    """Score and report the rows that have references.
+
+    The CSV comes first: a `head` behind the command ends it.
     """
-    scored = [
-        row for row in rows if any(rouge.unicode_words(str(text)) for text in row["references"])
-    ]
+    scored = []
+    for row in rows:
+        if any(rouge.unicode_words(str(text)) for text in row["references"]):
+            scored.append(row)
     if not scored:
         raise ValueError("no document has a reference: there is nothing to compare with")
     if lacking := len(rows) - len(scored):
@@ -437,13 +438,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     references = {row["id"]: row["references"] for row in rows if row["references"]}
     rouge.check_references(references, metric, options.words, options.tokenize)
     print_table(
-        rows,
-        metric,
-        options.words,
-        options.tokenize,
-        options.minus,
-        options.csv,
-        options.overwrite,
+        rows, metric, options.words, options.tokenize, options.minus, options.csv, options.overwrite
     )
 
 

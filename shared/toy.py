@@ -5,18 +5,17 @@ A story is a list of sentences of four kinds:
     main    a fact that the summary takes: "officials confirmed that Mara Kelman opened 12 halls in
         Marwick ."
     detail  a fact of the same form that the summary leaves out ("residents guessed that ..."), or a
-    remark on a fact
+        remark on a fact
     repeat  a fact, main or not, told again: "12 halls in Marwick were unveiled by Mara Kelman ,
         officials verified ."
     filler  scenery: "rain fell all morning , while the shops stayed open ."
 
 The summary has a sentence per main fact, in the order of first mention; it copies names, number,
-object and place and
-rewords the rest: "in Marwick 12 halls were inaugurated by Mara Kelman .". Which facts are main the
-text shows through the source's verb (as far as `signal` goes), and through nothing else.
+object and place and rewords the rest: "in Marwick 12 halls were inaugurated by Mara Kelman .".
+Which facts are main the text shows through the source's verb (as far as `signal` goes), and through
+nothing else.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Annotated, Any
@@ -25,8 +24,7 @@ import numpy as np
 
 from .run import check
 
-# split: how many stories it has
-SPLITS = {"train": 4000, "validation": 500, "test": 500}
+SPLITS = {"train": 4000, "validation": 500, "test": 500}  # how many stories each has
 CERTAIN = "confirmed announced verified".split()  # the summary takes what a source confirmed ...
 UNCERTAIN = "claimed guessed suspected".split()  # ... and leaves what it guessed
 DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
@@ -39,8 +37,7 @@ NAME_ENDS = {  # a name is one of SYLLABLES and one of these
 }
 VERBS = (  # told/also told/in the summary
     "opened/unveiled/inaugurated repaired/mended/restored bought/purchased/acquired "
-    "painted/coloured/decorated "
-    "built/erected/constructed sold/auctioned/traded"
+    "painted/coloured/decorated built/erected/constructed sold/auctioned/traded"
 ).split()
 OBJECTS = "bridges schools halls towers markets gardens stations libraries hotels theatres".split()
 SOURCES = "officials residents reporters".split()
@@ -70,31 +67,25 @@ SUMMARY = "in {place} {number} {objects} were {summary_verb} by {first} {last} .
 
 # Penn tags of the words of the templates; VBD becomes VBN after "had" and "were" (`tag`).
 WORDS_BY_TAG = {
-    "CC": "and",
-    "CD": " ".join(NUMBERS),
-    "DT": "the a all",
-    "PRP": "it",
-    "RB": "late far away",
-    ",": ",",
-    ".": ".",
-    "IN": "that in on by because while for at",
-    "JJ": "old open quiet small free calm",
-    "NN": "town budget work crew rain morning band square coffee river",
-    "NNS": " ".join(
-        ["ones visitors years weeks people shops streets children flags buses", *OBJECTS, *SOURCES]
-    ),
-    "VBD": " ".join(
-        [
-            "had was were closed doubled complained changed planned took thanked helped "
-            "fell stayed played",
-            "waved ran looked",
-            *CERTAIN,
-            *UNCERTAIN,
-            *re.split("[ /]", " ".join(VERBS)),
-        ]
-    ),
+    "CC": ["and"],
+    "CD": NUMBERS,
+    "DT": "the a all".split(),
+    "PRP": ["it"],
+    "RB": "late far away".split(),
+    ",": [","],
+    ".": ["."],
+    "IN": "that in on by because while for at".split(),
+    "JJ": "old open quiet small free calm".split(),
+    "NN": "town budget work crew rain morning band square coffee river".split(),
+    "NNS": "ones visitors years weeks people shops streets children flags buses".split(),
+    "VBD": (
+        "had was were closed doubled complained changed planned took thanked helped fell stayed "
+        "played waved ran looked"
+    ).split(),
 }
-TAGS = {word: tag for tag, words in WORDS_BY_TAG.items() for word in words.split()}
+WORDS_BY_TAG["NNS"] += OBJECTS + SOURCES
+WORDS_BY_TAG["VBD"] += CERTAIN + UNCERTAIN + "/".join(VERBS).split("/")
+TAGS = {word: tag for tag, words in WORDS_BY_TAG.items() for word in words}
 
 
 @dataclass(frozen=True)
@@ -130,7 +121,7 @@ def read_knobs(knobs: str) -> ToyConfig:
     return config
 
 
-def generate(split: str, config: ToyConfig = ToyConfig()) -> Iterator[dict]:
+def generate(split: str, config: ToyConfig) -> Iterator[dict]:
     """Yields the stories of a split, as rows of JSON lines; ValueError: there is no such split.
 
     Story i depends on the config and i alone, not on how many there are.
@@ -166,39 +157,38 @@ def story(config: ToyConfig, rng: np.random.Generator) -> dict:
 def draw_facts(
     config: ToyConfig, length: int, rng: np.random.Generator, cue_rng: np.random.Generator
 ) -> list[dict]:
-    """Draws main and other facts in order of first mention; no two in a story share a name, place
-    or number.
+    """Draws main and other facts in order of first mention.
+
+    No two in a story share a name, place or number.
     """
     mains = int(rng.integers(config.min_facts, config.max_facts + 1))
     main = rng.permutation(np.arange(min(mains + config.other_facts, length)) < mains)
-    loose, certain = np.flatnonzero(cue_rng.random(len(main)) >= config.signal), main.copy()
+    certain = main.copy()
+    loose = np.flatnonzero(cue_rng.random(len(main)) >= config.signal)
     certain[loose] = certain[cue_rng.permutation(loose)]  # so that as many are certain as before
-    slots, starts = {}, len(SYLLABLES)
+    slots = {}
     for part, ends in NAME_ENDS.items():
-        names = [
-            SYLLABLES[i % starts] + ends[(i + i // starts) % len(ends)] for i in range(config.names)
-        ]
+        names = []
+        for i in range(config.names):
+            turns, place = divmod(i, len(SYLLABLES))
+            names.append(SYLLABLES[place] + ends[(i + turns) % len(ends)])
         slots[part] = rng.permutation(names).tolist()
     slots["number"] = rng.permutation(NUMBERS).tolist()
     facts = []
-    # in the first half of a story
-    for i, position in enumerate(np.sort(rng.uniform(0, 0.5, len(main)))):
+    positions = np.sort(rng.uniform(0, 0.5, len(main)))  # in the first half of a story
+    for i, position in enumerate(positions):
         *verbs, summary_verb = pick(VERBS, rng).split("/")
-        fact = {
-            "main": bool(main[i]),
-            "cues": CERTAIN if certain[i] else UNCERTAIN,
-            "position": position,
-        }
-        fact |= {"verbs": rng.permutation(verbs).tolist(), "summary_verb": summary_verb}
-        fact |= {"objects": pick(OBJECTS, rng), "day": pick(DAYS, rng)}
+        fact = {"main": bool(main[i]), "position": position, "summary_verb": summary_verb}
+        fact["cues"] = CERTAIN if certain[i] else UNCERTAIN
+        fact["verbs"] = rng.permutation(verbs).tolist()
+        fact["objects"] = pick(OBJECTS, rng)
+        fact["day"] = pick(DAYS, rng)
         facts.append(fact | {slot: words[i] for slot, words in slots.items()})
     return facts
 
 
 def tell(facts: list[dict], config: ToyConfig, length: int, rng, cue_rng) -> list[tuple]:
-    """Tells the facts, then some of them again, up to `length` sentences: (position, text, whether
-    it is salient).
-    """
+    """Tells the facts, then some again, up to `length` sentences: (position, text, is salient)."""
     told = [mention(fact, 0, fact["position"], rng, cue_rng) for fact in facts]
     for i in rng.permutation(len(facts)):
         for times in range(1, len(RETELLINGS) + 1):
@@ -210,9 +200,7 @@ def tell(facts: list[dict], config: ToyConfig, length: int, rng, cue_rng) -> lis
 
 
 def mention(fact: dict, times: int, position: float, rng, cue_rng) -> tuple[float, str, bool]:
-    """Tells a fact that has been told `times` times before: at first as it is, then in other
-    words.
-    """
+    """Tells a fact that was told `times` times before: at first as it is, then in other words."""
     template = RETELLINGS[times - 1] if times else pick(FIRST_MENTIONS, rng)
     slots = fact | {"verb": fact["verbs"][times % 2], "cue": pick(fact["cues"], cue_rng)}
     slots |= {"source": pick(SOURCES, rng), "reason": pick(REASONS, rng)}

@@ -17,12 +17,12 @@ FORMULA = re.compile(r"```.*?```|`[^`]*`|\$\$(.+?)\$\$|\$([^$]+)\$", re.S)
 LINKABLE = (
     rf"<(?P<tag>a|math|pre|code|h\d)\b.*?</(?P=tag)>|<[^>]+>|{EQUATIONS.pattern}|{ONE.pattern}"
 )
-# of the repository: not beside a page
+# A link to a file of the repository, which is not beside a page.
 FILE = r'<a href="(?!https?:|#|[\w-]+\.(?:html|png))[^"]*">(.*?)</a>'
 NARROW = re.compile(
     r"(?:(?<=</mi>)|(?<=</msu.>))(?=<mi>(?:exp|log|tanh)<)|(?<=<mi>log</mi>)(?=<m(?:i|row|sub)>)"
 )
-# g of g_i
+# A symbol without its index: g of g_i.
 STEM = re.compile(r"(?:\\log)?((?:\\(?:hat|tilde|bar) ?)?\\?[A-Za-z]+)(?:[_^](?:\{[^}]*\}|\w))*")
 COLOURS = 12  # .hue0 to .hue11 in pages.css
 
@@ -50,10 +50,8 @@ def plain(text: str) -> str:
 
 
 def mathml(latex: str, display: str = "inline") -> str:
-    """The inside of a formula's MathML; raises what latex2mathml raises, a class for each
-    mistake.
-    """
-    # it does not know this one
+    """The inside of a formula's MathML; raises what latex2mathml raises, many classes."""
+    # latex2mathml does not know \arg.
     made = convert(latex.replace(r"\arg", r"\mathrm{arg}"), display=display)
     if re.search(r"\\\w|merror", made):
         raise ValueError(latex)

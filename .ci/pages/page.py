@@ -134,7 +134,7 @@ class Page:
                 home, line = self.package.home(label, [(name, "") for name in self.files])
                 if home == file:
                     found.append((line, label, self.difference(label, cells, "note")))
-        # of a line, the formula first
+        # Of notes at one line the formula comes first.
         return sorted(found, key=lambda note: (note[0], note[1].startswith("D")))
 
     def code_of(self, file: str) -> str:
@@ -195,7 +195,7 @@ class Page:
         for row in self.package.equations:
             marks += [anchor(label) for label in row.labels if anchor(label) not in marks]
         marks += [f'<a href="#{file}">{file}</a>' for file in self.files]
-        # it is alive here
+        # The picture is left out: it is alive here.
         head = re.sub(r"!\[[^]]*\]\(learn\.png\)\n", "", self.readme.partition("\n## ")[0])
         head = self.text(head).replace("</h1>", f"</h1>{first}", 1)
         document.write(

@@ -23,15 +23,16 @@ IN_A_NAME = re.compile(r"_(?:(eq|algorithm|d)(\d+[a-z]?)|section_(\d+(?:_\d+)*))
 KINDS = {"eq": "Eq. ", "algorithm": "Algorithm ", "d": "D"}
 PLACE = re.compile(r"`([\w/]+\.py):([\w.]+)`")
 TEST = re.compile(r"`(?:[\w/]+\.py::?)?(test_\w+)`")
-# no `|` of code, of a formula or after a backslash
+# A cell ends at a `|` that is not in code, in a formula or behind a backslash.
 CELL = re.compile(r"\|((?:`[^`]*`|\$[^$]*\$|\\\||[^|])*)")
 DEFINITION = (ast.FunctionDef, ast.ClassDef)
 
 
 @cache
 def marks(text: str) -> frozenset[str]:
-    """Return the labels that a text names, one by one: "Eq. (4)-(6)" is Eq. 4, Eq. 5, Eq. 6;
-    "Section 4.2", "D3".
+    """Return the labels that a text names, one by one.
+
+    "Eq. (4)-(6)" is Eq. 4, Eq. 5, Eq. 6; others are "Section 4.2", "D3".
     """
     found = set(ONE.findall(text))
     for group in EQUATIONS.findall(text):
@@ -126,7 +127,7 @@ class Block(NamedTuple):
     name: str  # dotted; or ""
     docstring: str
     lines: list[int]  # all that it covers
-    # numbered, without the docstring; empty: a heading, which `docstring` is then
+    # Numbered, without the docstring. It is empty for a heading, whose words are the docstring.
     code: list[tuple[int, str]]
 
 
@@ -262,8 +263,10 @@ class Package:
         return [file for file in dict.fromkeys(found) if file not in left_out]
 
     def home_in_one(self, row: Row, label: str) -> tuple[str, int]:
-        """Return where one.py has a row's label: in what the row names there, or what has the name
-        that stands in the row; anywhere, if no other row has this label.
+        """Return where one.py has a row's label.
+
+        It is in what the row names there, or in what has the name that stands in the row; anywhere,
+        if no other row has this label.
         """
         names = [*self.code["one.py"].definitions]
         called = [short_name(name) for _, name in row.places]

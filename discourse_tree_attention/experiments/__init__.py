@@ -1,3 +1,1 @@
-"""The laboratory: what the figures, speed and comparisons of the paper need, above the package that
-is the paper.
-"""
+"""The laboratory: the figures, speed and comparisons of the paper."""

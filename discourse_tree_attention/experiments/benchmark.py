@@ -11,7 +11,6 @@ and as the released code's own model within a round; the median of rounds, the l
 
 import random
 import sys
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -64,8 +63,7 @@ class Released(nn.Module):
         super().__init__()
         from doc_encoder import Encoder  # of --released
 
-        K = config.head_width
-        inner = config.feed_forward
+        K, inner = config.head_width, config.feed_forward
         self.encoder = Encoder(2, 1, K, K, config.width, inner, 0.1, attention_type=attention)
         self.classifier = Summarizer(config).classifier
 
@@ -129,18 +127,16 @@ def time_units(options: Options, count: int) -> list[dict]:
         attention = every = ""
         if isinstance(models[side], Summarizer):
             attention, every = count_parameters(models[side])
-        seconds = spread(took.seconds)
         row = {"units": count, "work": work, "side": side, "attention_parameters": attention}
         row |= {"parameters": every, "precision": options.precision, "device": str(device)}
-        row |= {"seconds": seconds["median"], "low": seconds["low"], "high": seconds["high"]}
-        if work != "matrices":
-            ratio = spread(times[work, ONE_HEAD].seconds / took.seconds)
-            row |= {"times_one_head": ratio["median"], "times_low": ratio["low"]}
-            row |= {"times_high": ratio["high"]}
-        if (work, f"released, {side}") in times:
-            ratio = spread(times[work, f"released, {side}"].seconds / took.seconds)
-            row |= {"times_released": ratio["median"], "released_low": ratio["low"]}
-            row |= {"released_high": ratio["high"]}
+        row |= zip(("seconds", "low", "high"), spread(took.seconds).values(), strict=True)
+        for peer, names in (
+            (ONE_HEAD, ("times_one_head", "times_low", "times_high")),
+            (f"released, {side}", ("times_released", "released_low", "released_high")),
+        ):
+            if (work, peer) in times:
+                ratio = spread(times[work, peer].seconds / took.seconds)
+                row |= zip(names, ratio.values(), strict=True)
         rows.append(row | {"peak_bytes": took.peak})
     return rows
 
@@ -150,8 +146,7 @@ def in_precision(model: nn.Module, precision: str, device: torch.device):
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
 
     def forward(*inputs):
-        context = torch.autocast(device.type, dtype) if dtype else nullcontext()
-        with context:
+        with torch.autocast(device.type, dtype, enabled=dtype is not None):
             return model(*inputs)
 
     return forward

@@ -1,5 +1,4 @@
-"""Many trainings on one corpus, also of controls, which the paper has not: another matrix in the
-tree's place.
+"""Trainings of controls, which the paper has not: another matrix in the tree's place.
 
 C=discourse_tree_attention.experiments.controls
 python -m $C train --control shuffled --attention d_tree --out runs/shuffled
@@ -57,16 +56,14 @@ class ControlConfig(TrainConfig):
     def check(self) -> None:
         super().check()
         if self.control != "none" and self.attention not in TREES:
+            trees = " or ".join(TREES)
             raise ValueError(
-                f"a control takes the place of a tree's matrix: give --attention "
-                f"{' or '.join(TREES)}"
+                f"a control takes the place of a tree's matrix: give --attention {trees}"
             )
 
 
 def shuffled(document: Document, config: TrainConfig) -> np.ndarray:
-    """The document's matrix with its units in random order: the shape of a tree that says nothing
-    about them.
-    """
+    """The document's matrix with its units in random order: a tree that says nothing about them."""
     rng = np.random.default_rng((config.seed, *document.id.encode()))
     order = rng.permutation(len(document.matrix))
     return document.matrix[np.ix_(order, order)]
@@ -95,8 +92,7 @@ class ControlRun(Run):
 
 
 def kept(encode: Callable, folder: str, texts: Sequence[str]) -> np.ndarray:
-    """Vectors of all units of a corpus, (n, D), by an encoder's `encode`; kept in a file of the
-    folder.
+    """Vectors of all units of a corpus, (n, D), by an encoder's `encode`; kept in a folder's file.
 
     The file is called after the texts and, for the encoder, the vectors that it gives the first of
     them.

@@ -14,7 +14,7 @@ import tyro
 
 from shared.run import one_line_errors, read_flags
 
-# what, system, minus, end of the table's name, the paper's difference in ROUGE-1 (Tables 2 and 3)
+# What, system, minus, end of the table's name, the paper's difference in ROUGE-1 (Tables 2 and 3).
 CLAIMS = (
     ("C-Tree w/Nuc minus one learned head, EDUs", "c_tree_nuclearity", "dot", "edu", -0.16),
     ("the same, sentences", "c_tree_nuclearity", "dot", "sentence", -0.07),
@@ -35,25 +35,21 @@ CURVES = {"dot product, 8 heads": "center", "dot product, 1 head": "bottom", "tr
 
 
 def read_table(path: Path) -> dict[tuple[str, str], dict]:
-    """ROUGE-1 by system and what it is compared with, in a table of `shared.score`, by documents or
-    seeds.
+    """ROUGE-1 with its interval in a table of `shared.score`, by system and what is subtracted.
+
+    Over documents where there is one, else over seeds.
     """
     found = {}
     for row in csv.DictReader(path.open(encoding="utf-8")):
         if row["metric"] == "rouge1":
             low, high = row["low"] or row["seeds_low"], row["high"] or row["seeds_high"]
-            found[row["system"], row["minus"]] = {
-                "value": float(row["value"]),
-                "low": float(low),
-                "high": float(high),
-            }
+            numbers = {"value": float(row["value"]), "low": float(low), "high": float(high)}
+            found[row["system"], row["minus"]] = numbers
     return found
 
 
 def figure_claims(tables: dict[str, dict]):
-    """The paper's differences (a diamond) beside ours in folds and on the held-out test, with their
-    intervals.
-    """
+    """The paper's differences (diamonds) beside ours, in folds and on the held-out test."""
     from matplotlib.figure import Figure  # here, for --help answers without it
 
     figure = Figure(layout="constrained", figsize=(9, 0.6 * len(CLAIMS) + 1.2))
@@ -61,24 +57,17 @@ def figure_claims(tables: dict[str, dict]):
     for place, (_, system, minus, end, papers) in enumerate(CLAIMS):
         if papers is not None:
             axes.plot(papers, place - 0.2, "D", color="tab:red")
-        for shift, suffixes, colour in (
-            (0, [""], "black"),
-            (0.2, ["_test", "_seeds_test"], "tab:blue"),
-        ):
-            rows = [
-                tables.get(f"scitldr_{end}{suffix}", {}).get((system, minus)) for suffix in suffixes
-            ]
-            for row in list(filter(None, rows))[-1:]:  # of two tables that with more seeds
+        folds = tables.get(f"scitldr_{end}", {}).get((system, minus))
+        test = tables.get(f"scitldr_{end}_test", {}).get((system, minus))
+        more_seeds = tables.get(f"scitldr_{end}_seeds_test", {}).get((system, minus))
+        points = (folds, place, "black"), (more_seeds or test, place + 0.2, "tab:blue")
+        for row, height, colour in points:
+            if row:
                 bars = [[row["value"] - row["low"]], [row["high"] - row["value"]]]
-                axes.errorbar(
-                    row["value"], place + shift, xerr=bars, fmt="o", color=colour, capsize=3
-                )
+                axes.errorbar(row["value"], height, xerr=bars, fmt="o", color=colour, capsize=3)
     axes.axvline(0, color="tab:grey", linewidth=1)
-    axes.set(
-        yticks=range(len(CLAIMS)),
-        yticklabels=[claim for claim, *_ in CLAIMS],
-        xlabel="difference in ROUGE-1",
-    )
+    axes.set_yticks(range(len(CLAIMS)), [claim for claim, *_ in CLAIMS])
+    axes.set_xlabel("difference in ROUGE-1")
     axes.invert_yaxis()
     figure.suptitle(
         "red: the paper, CNN/DM; black: SciTLDR, five folds; blue: SciTLDR, held-out test\n"
@@ -88,7 +77,7 @@ def figure_claims(tables: dict[str, dict]):
 
 
 def figure_growth(rows: Sequence[dict]):
-    """Seconds of an update and of scoring over the units of a document; `rows` of the benchmark.
+    """Seconds of an update and of scoring over the units of a document, of the benchmark's rows.
 
     Those in float32 alone.
     """

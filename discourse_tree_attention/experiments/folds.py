@@ -1,5 +1,4 @@
-"""Cross-validation as data: a folder a fold, of the train and validation documents of a corpus with
-trees.
+"""Cross-validation as data: a folder a fold, of a corpus's train and validation documents.
 
 python -m discourse_tree_attention.experiments.folds DATA --out data/folds
 
@@ -30,27 +29,24 @@ class Options:
 
 
 def parts(total: int, folds: int, fold: int) -> dict[str, list[int]]:
-    """The places, of `total` documents, of each split of a fold; the same folds whatever is trained
-    on them.
-    """
+    """The places, of `total` documents, of each split of a fold; the same for all trainings."""
     if not 3 <= folds <= total:
         raise ValueError(f"--folds {folds}: it must be from 3 to the {total} documents")
     order = np.random.default_rng(0).permutation(total).tolist()
     found = {"train": [], "validation": [], "test": []}
+    split_of = {fold: "test", (fold + 1) % folds: "validation"}
     for place, document in enumerate(order):
-        found[{fold: "test", (fold + 1) % folds: "validation"}.get(place % folds, "train")].append(
-            document
-        )
+        found[split_of.get(place % folds, "train")].append(document)
     return found
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
-    examples = in_sentences(
-        example for split in ("train", "validation") for example in load(options.data, split)
-    )
-    rows = [{k: v for k, v in asdict(example).items() if v is not None} for example in examples]
+    examples = in_sentences(load(options.data, "train") + load(options.data, "validation"))
+    rows = []
+    for example in examples:
+        rows.append({k: v for k, v in asdict(example).items() if v is not None})
     for fold in range(options.folds):
         for split, places in parts(len(rows), options.folds, fold).items():
             with open_output(options.out / str(fold) / f"{split}.jsonl") as file:

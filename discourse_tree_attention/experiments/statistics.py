@@ -1,5 +1,4 @@
-"""The paper's Table 1 for a corpus: means over its documents of tokens, units, and the units that
-the oracle takes.
+"""The paper's Table 1 for a corpus: means of tokens, units, and units that the oracle takes.
 
 python -m discourse_tree_attention.experiments.statistics DATA --split train
 """
@@ -23,7 +22,8 @@ def statistics(example: Example) -> dict[str, int]:
 
     Section 5.1: a summary has as many units as the oracle on average.
     """
-    row, names = {"tokens": len(example.source.split())}, {"sentence": "sentences", "edu": "EDUs"}
+    row = {"tokens": len(example.source.split())}
+    names = {"sentence": "sentences", "edu": "EDUs"}
     for level in names if example.tree else ["sentence"]:
         document = units_of(example, level)
         picks = oracle(document.units, example.target, document.required, ORACLE_UNITS[level])

@@ -22,9 +22,7 @@ def _seed():
 
 @pytest.fixture
 def make_model():
-    """Function from an attention type and other fields of ModelConfig to a small model in eval
-    mode.
-    """
+    """Function from an attention type and other fields of ModelConfig to a small model."""
     from ..model import ModelConfig, Summarizer
 
     def make(attention, **changes):

@@ -1,6 +1,4 @@
-"""The model again, from the paper and slowly: NumPy loops over units and heads, one document at a
-time.
-"""
+"""The model again, from the paper and slowly: NumPy loops, one document at a time."""
 
 import math
 

@@ -7,9 +7,7 @@ from ..trees import Node
 
 
 def span(first, last, nucleus=None, children=(), text=None):
-    """A node over the EDUs first to last, counted from 1 and inclusive, as in the paper and its
-    files.
-    """
+    """A node over the EDUs first to last, counted from 1 and inclusive, as in the paper."""
     return Node(first - 1, last, nucleus, tuple(children), text)
 
 
@@ -25,9 +23,7 @@ def random_tree(rng, edus, first=1, nucleus=None):
 
 
 def tree_of(spans):
-    """The tree of the list that the paper's code reads: "1N 2S 12N ..." in post-order, its root
-    left out.
-    """
+    """The tree of the paper's code's list, "1N 2S 12N ...", in post-order without the root."""
     stack = []
     for first, *last, role in spans.split():
         below = tuple(stack[-2:]) if last else ()
@@ -92,9 +88,7 @@ def head_of(edus, all_of_them):
 
 
 def hirao(tree):
-    """{EDU: parent}, 0 of a root: the head of what the smallest Satellite around the EDU hangs
-    in.
-    """
+    """{EDU: parent}, 0 of a root: the head of what its smallest Satellite hangs in."""
     all_of_them = constituents(tree)
     parents = {}
     for edu in range(1, tree.end + 1):
@@ -108,9 +102,7 @@ def hirao(tree):
 
 
 def discobert(tree):
-    """{EDU: parent}, 0 of the root: the head of the smallest constituent around the EDU that has
-    another head.
-    """
+    """{EDU: parent}, 0 of the root: the head of its smallest constituent with another head."""
     heads = {
         frozenset(edus): head_of(edus, constituents(tree)) for edus, _, _ in constituents(tree)
     }

@@ -133,8 +133,9 @@ def test_another_constant_works_or_is_refused(old, new, capsys):
 
 
 def test_it_prints_what_it_computes(capsys, monkeypatch):
-    """Each row has its own system's numbers, on texts that it was not trained on; the last lines
-    have the greatest of those that do not see the tree.
+    """Each row has its own system's numbers, on texts that it was not trained on.
+
+    The last lines have the greatest of those that do not see the tree.
     """
     monkeypatch.setattr(one, "TRAINING", 3)
     monkeypatch.setattr(one, "TEST", 2)

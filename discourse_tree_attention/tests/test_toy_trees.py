@@ -1,6 +1,4 @@
-"""Trees of the toy corpus: they tile the stories, and their nuclei lead to the salient
-sentences.
-"""
+"""Trees of the toy corpus tile the stories; their nuclei lead to the salient sentences."""
 
 import pytest
 

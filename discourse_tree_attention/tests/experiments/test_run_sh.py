@@ -20,13 +20,7 @@ from .test_parse import stand_in
 ROOT = Path(__file__).parents[3]
 PACKAGE = "discourse_tree_attention"
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-TINY = {
-    "SEEDS": "0",
-    "FOLDS": "0",
-    "STEPS": "2",
-    "SYSTEMS": "none",
-    "ONLY": "dot",
-}
+TINY = {"SEEDS": "0", "FOLDS": "0", "STEPS": "2", "SYSTEMS": "none", "ONLY": "dot"}
 # Takes the place of the package aclsum: three papers a split.
 ACLSUM = """
 class Paper:
@@ -54,19 +48,16 @@ def write_corpus(folder):
 @pytest.mark.parametrize("corpus", ["aclsum", "gum", "scitldr", "toy"])
 def test_each_script_runs_to_its_end(tmp_path, monkeypatch, corpus):
     encoder = random_encoder([story.source for story in load("toy:count=5")], width=16)
-    (
-        encoder.model.save_pretrained(tmp_path / "minilm"),
-        encoder.tokenizer.save_pretrained(tmp_path / "minilm"),
-    )
+    encoder.model.save_pretrained(tmp_path / "minilm")
+    encoder.tokenizer.save_pretrained(tmp_path / "minilm")
     write_corpus(tmp_path / "CORPUS")
     stand_in(monkeypatch)
     (tmp_path / "aclsum.py").write_text(ACLSUM)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setattr(pretrained, "load", functools.cache(pretrained.load))  # each encoder once
-    commands = ["train", "predict", "experiments.controls"] if corpus == "toy" else []
-    small = {
-        f"{PACKAGE}.{name}": {"--data": "toy:signal=0,count=6,max_sentences=8"} for name in commands
-    }
-    controls = "previous d_tree-shuffled" if corpus == "toy" else ""
+    flags, controls = {}, ""
+    if corpus == "toy":
+        small = {"--data": "toy:signal=0,count=6,max_sentences=8"}
+        flags, controls = {f"{PACKAGE}.experiments.controls": small}, "previous d_tree-shuffled"
     script = EXPERIMENTS / corpus / "run.sh"
-    run_script(script, ["CORPUS"], tmp_path, small, MINILM="minilm", CONTROLS=controls, **TINY)
+    run_script(script, ["CORPUS"], tmp_path, flags, MINILM="minilm", CONTROLS=controls, **TINY)
