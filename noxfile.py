@@ -208,7 +208,7 @@ def test_copy(
     if not has_shared:
         session.run(python, "-c", IMPORT_ALONE, copied, silent=True, **options)
         ignored = f"--ignore={copied}/tests/test_readme.py"
-        session.run(*pytest, copied, ignored, "-k", "not runs_alone", **options)
+        session.run(*pytest, copied, ignored, "-k", "not runs_alone and not shows", **options)
         return
     # The slowest tests do not depend on the place: the package's own session has them.
     ignored = shutil.ignore_patterns("__pycache__", "tests")

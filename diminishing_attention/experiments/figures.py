@@ -132,11 +132,11 @@ def draw_searches(path: Path) -> None:
     folder = Path(__file__).parent
     figure = Figure((9, 3.6), layout="constrained")
     figure.suptitle(
-        "Decoded alike, coverage leads; on dialogues DimAttn passes it by a search of its own",
+        "Decoded alike, coverage leads; on dialogues Section 4.2's search lifts the control most",
         fontsize=10,
     )
     for axes, (corpus, tables) in zip(figure.subplots(1, len(TABLES)), TABLES.items(), strict=True):
-        plain, searched = (by_baseline(folder / table) for table in tables)
+        plain, searched = (by_baseline(folder / tables[name], name) for name in ("plain", "search"))
         names = [name for name in ("more", "cov", "dim", "dydim") if name in plain]
         for place, name in enumerate(names):
             colour = SYSTEMS[name][1]

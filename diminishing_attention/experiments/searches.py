@@ -16,14 +16,20 @@ import numpy as np
 from shared.data import open_output, write_csv
 from shared.run import one_line_errors, read_flags
 
-# Corpus: its tables by See et al.'s search ("plain") and by Section 4.2's.
+# Corpus: its tables by See et al.'s search ("plain") and by Section 4.2's ("search").
 TABLES = {
-    "single dialogues": (
-        "samsum/samsum_medium_test.csv",
-        "samsum/samsum_medium_section_4_2_test.csv",
-    ),
-    "titles": ("titles/scitldr_titles_test.csv", "titles/scitldr_titles_section_4_2_test.csv"),
-    "joined dialogues": ("samsum/samsum_joined.csv", "samsum/samsum_joined_section_4_2.csv"),
+    "single dialogues": {
+        "plain": "samsum/samsum_medium_test.csv",
+        "search": "samsum/samsum_medium_section_4_2_test.csv",
+    },
+    "titles": {
+        "plain": "titles/scitldr_titles_test.csv",
+        "search": "titles/scitldr_titles_section_4_2_test.csv",
+    },
+    "joined dialogues": {  # one table of both: its systems are called dim.plain, dim.search
+        "plain": "samsum/samsum_joined_searches_test.csv",
+        "search": "samsum/samsum_joined_searches_test.csv",
+    },
 }
 # System by Section 4.2's search, system by See et al.'s.
 DIFFERENCES = [
@@ -45,22 +51,25 @@ class Options:
     overwrite: bool = False  # Replace that file.
 
 
-def by_baseline(table: Path, metric: str = "rouge1") -> dict[str, np.ndarray]:
-    """A measure of each system, (baselines,): a value for each seed."""
+def by_baseline(table: Path, search: str, metric: str = "rouge1") -> dict[str, np.ndarray]:
+    """A measure of each system by that search, (baselines,): a value for each seed."""
     with table.open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["metric"] == metric]
-    return {
-        row["system"]: np.array([float(value) for value in row["seeds"].split()])
-        for row in rows
-        if not row["minus"] and row["seeds"]
-    }
+    values = {}
+    for row in rows:
+        system, _, own_search = row["system"].partition(".")
+        if not row["minus"] and row["seeds"] and own_search in ("", search):
+            values[system] = np.array([float(value) for value in row["seeds"].split()])
+    return values
 
 
 def compare(corpus: str, folder: Path, metric: str = "rouge1") -> list[dict]:
     """A row for each of DIFFERENCES whose systems the tables have."""
     from scipy import stats
 
-    plain, searched = (by_baseline(folder / table, metric) for table in TABLES[corpus])
+    tables = TABLES[corpus]
+    plain = by_baseline(folder / tables["plain"], "plain", metric)
+    searched = by_baseline(folder / tables["search"], "search", metric)
     rows = []
     for system, minus in DIFFERENCES:
         if system not in searched:

@@ -63,8 +63,6 @@ joined() { # FOLDER DATA NAME FLAGS
   decode $J/$1 $2 --max-length 110 "${@:4}"; baselines $J/$1 $2
   python -m shared.score $J/$1/reference.jsonl $J/$1/*-0.jsonl --minus more cov dim --csv $OUT/$3.csv --overwrite
 }
-joined plain $J/data samsum_joined
-joined section_4_2 $J/data samsum_joined_section_4_2 "${SECTION_4_2[@]}"
 joined test $J/held-out samsum_joined_test   # once
 RUNS=($J/{more,dim}-{1,2})
 decode $J/test_seeds $J/held-out --max-length 110
@@ -87,6 +85,26 @@ RUNS=($J/second/{more,dim,dydim}-{0,1,2} $J/second/cov-0)
 second test
 RUNS=($J/second/{more,dim,dydim,cov}-0)
 second blocking_test --trigram-blocking
+# Table 1's own comparison: each system by either search, and DimAttn in decoding alone, which is one update at rate 0 from the
+# control. As run: commit 55308d3, all trained anew; its batches come in another order, so its pg-0 is a third baseline.
+B=$J/both
+C=(--init $J/pg-0 --steps 150 --learning-rate 0.0005 --resume)
+either() { # SYSTEM ORDER
+  run predict $B/$1-$2 --data $J/held-out --max-length 110 --system $1.plain --out $B/plain/$1-$2.jsonl --overwrite
+  run predict $B/$1-$2 --data $J/held-out --max-length 110 "${SECTION_4_2[@]}" --system $1.search --out $B/search/$1-$2.jsonl --overwrite
+}
+for s in 0 1 2; do   # orders of the last updates
+  run train --out $B/more-$s "${C[@]}" --seed $s
+  run train --out $B/cov-$s "${C[@]}" --seed $s --coverage True
+  run train --out $B/dim-$s "${C[@]}" --seed $s --diminishing dim
+  for a in more cov dim; do either $a $s; done
+done
+run train --out $B/dydim-0 "${C[@]}" --seed 0 --diminishing dydim
+run train --out $B/on-0 --init $B/more-0 --steps 1 --learning-rate 0 --seed 0 --diminishing dim --resume
+for a in dydim on; do either $a 0; done
+MINUS=(--minus more.plain cov.plain more.search)
+python -m shared.score $B/{plain,search}/{more,cov,dim,dydim,on}-0.jsonl "${MINUS[@]}" --csv $OUT/samsum_joined_searches_test.csv --overwrite
+python -m shared.score $B/{plain,search}/{more,cov,dim}-?.jsonl "${MINUS[@]}" --csv $OUT/samsum_joined_searches_orders_test.csv --overwrite
 run experiments.figures $OUT/samsum_joined_test.csv --out $OUT --title "Three dialogues joined to one, held-out test set"
 run experiments.searches --csv diminishing_attention/experiments/searches.csv --overwrite   # of the tables, titles' too
 run experiments.figures --out diminishing_attention/experiments   # figure_1.png, searches.png, speed.png

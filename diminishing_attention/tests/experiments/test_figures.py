@@ -47,7 +47,8 @@ def table(path: Path, **seeds: str) -> None:
 
 def test_a_difference_across_searches_is_taken_baseline_by_baseline(tmp_path, monkeypatch):
     """Student's t of three baselines: 4.303 s / sqrt(3); of one no interval."""
-    monkeypatch.setattr(searches, "TABLES", {"all": ("plain.csv", "own.csv")})
+    tables = {"all": {"plain": "plain.csv", "search": "own.csv"}}
+    monkeypatch.setattr(searches, "TABLES", tables)
     table(tmp_path / "plain.csv", more="1 2 3", cov="2 2 2", dim="0 0 0")
     table(tmp_path / "own.csv", more="2 3 4", dim="2 4 6")
     rows = {row["system"][:4] + row["minus"][:4]: row for row in searches.compare("all", tmp_path)}
@@ -60,6 +61,14 @@ def test_a_difference_across_searches_is_taken_baseline_by_baseline(tmp_path, mo
     table(tmp_path / "own.csv", dim="3")
     (one, other) = searches.compare("all", tmp_path)
     assert (one["value"], other["value"]) == (2, 1) and "low" not in one
+    both = {"more.plain": "1", "more.search": "5", "cov.plain": "2", "dim.plain": "9"}
+    table(tmp_path / "plain.csv", **both, **{"dim.search": "3"})  # one table of both searches
+    monkeypatch.setitem(tables["all"], "search", "plain.csv")
+    values = {
+        row["system"][:4] + row["minus"][:4]: row["value"]
+        for row in searches.compare("all", tmp_path)
+    }
+    assert values == {"dim,more": 2, "dim,cov,": 1, "moremore": 4, "morecov,": 3}
 
 
 def test_the_committed_differences_are_those_of_the_committed_tables(tmp_path):
