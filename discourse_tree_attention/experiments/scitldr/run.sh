@@ -30,7 +30,7 @@ for s in ${SEEDS:-$(seq 0 19)}; do for a in ${ONLY:-dot none previous}; do
   train runs/own/$a-seed$s $a "${W[@]}" --learning-rate $rate --seed $s
   rows runs/own/$a-seed$s $a $S
 done; done
-baselines runs/own/none-seed0 $S
+baselines runs/own/$a-seed$s $S   # Lead and Oracle, by the numbers of any run
 MINUS="none previous" compare $OUT/own_rate_test.csv runs/own/*.jsonl
 # EDUs: 20 seeds on the published parts, the head with its own rate, chosen in the same way.
 encoder $D
