@@ -29,7 +29,8 @@ Words = Literal["rouge-score", "unicode"]
 Tokenize = Literal["13a", "zh", "ja-mecab", "ko-mecab", "char", "intl"]  # sacrebleu's
 # Letters of scripts that put no blank between words.
 NO_BLANKS = (
-    r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}\p{Javanese}\p{Balinese}"
+    r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+    r"\p{Tibetan}\p{Javanese}\p{Balinese}"
     r"\p{Buginese}\p{Tai_Le}\p{New_Tai_Lue}\p{Tai_Tham}\p{Tai_Viet}\p{Ahom}\p{Yi}"
 )
 CHARACTER = rf"[[{NO_BLANKS}]&&[\p{{L}}\p{{N}}]]\p{{M}}*"
