@@ -70,7 +70,9 @@ class TrainConfig:
                 "--coverage is a system of its own, of the pointer-generator: leave the others out"
             )
         if (self.model == "pointer") == bool(self.encoder):
-            raise ValueError("--model bertsum-abs and --encoder, its BERT, need each other")
+            raise ValueError(
+                "--encoder, a BERT, goes with --model bertsum-abs or transformer, which need it"
+            )
         if self.model != "pointer" and (self.max_source < 3 or self.max_target < 2):
             raise ValueError(
                 "BERTSum needs --max-source of at least 3 ([CLS], a word, [SEP]), --max-target at "

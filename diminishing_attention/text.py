@@ -93,7 +93,7 @@ class Item(NamedTuple):
     """One document with its summary, as numbers."""
 
     source: array  # below V + len(unknown)
-    target: array  # begin, summary, end; the end is missing where the summary was cut
+    target: array  # begin, summary, end; the pointer-generator's lacks the end where it was cut
     unknown: list[str]  # words of the document that the vocabulary lacks
     was_cut: bool  # the document
     target_was_cut: bool = False

@@ -1,8 +1,9 @@
 """The Synthesizer document encoder with the paper's attention types, and the summariser on it.
 
 The paper's own idea, the matrix of a discourse tree, is in matrices.py; this is the Transformer
-around it. PAPER.md has the glossary. Only `weights`, the (B, H, N, N) attention A, differs between
-the attention types; value, output, feed-forward and layer norms are the same in all.
+around it. PAPER.md has the glossary. Only what `attend` gives, the (B, H, N, N) attention A,
+differs between the attention types; value, output, feed-forward and layer norms are the same in
+all.
 """
 
 import math

@@ -32,7 +32,7 @@ def masking_hook(keep: Tensor, is_chosen: Tensor) -> Callable:
         m = additive(keywords.get("attention_mask"), memory)
         m_tilde = head_mask(salient, is_chosen.to(memory.device)).to(m.dtype)
         # Eq. (1): the attention adds what it is given here to its logits, before the softmax
-        return arguments, keywords | {"attention_mask": m + m_tilde}  # (B*beams, H, 1, S)
+        return arguments, keywords | {"attention_mask": m + m_tilde}  # (B*beams, H, T, S)
 
     return hide
 

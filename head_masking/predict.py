@@ -73,6 +73,8 @@ class Options:
             raise ValueError(f"{flags} all say what to keep: give one of them")
         if self.heads and not selectors:
             raise ValueError(f"--heads masks nothing without one of {flags}: say what to keep")
+        if self.threshold is not None and not self.tagger:
+            raise ValueError("--threshold is a tagger's decision boundary: give --tagger")
 
     def generation(self) -> dict[str, float]:
         """What is given of the settings of `generate`."""

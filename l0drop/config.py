@@ -38,7 +38,8 @@ class TrainConfig(ModelConfig):
     # Padded target tokens of a micro-batch of one process (Appendix A: 25,000).
     batch_tokens: Positive = 1000
     accumulate: Positive = 1  # Micro-batches per update and process (D14).
-    learning_rate: float = 0.12  # Factor of D^-0.5 min(n^-0.5, n warmup^-1.5) (Appendix A: 1).
+    # Factor of D^-0.5 min(n^-0.5, n warmup^-1.5) (Vaswani et al. 2017: 1).
+    learning_rate: float = 0.12
     warmup: Positive = 100  # Updates in which the rate rises (Appendix A: 4,000).
     average_last: Positive = 1  # Checkpoints averaged at the end (Appendix A: 5; D13).
     save_every: Positive = 100  # Updates between checkpoints.
@@ -58,8 +59,12 @@ class TrainConfig(ModelConfig):
                 f"{self.steps} steps are too few for {self.average_last} checkpoints, "
                 f"{self.save_every} apart: add --average-last 1, for its control too"
             )
-        if self.l0_start and self.l0drop != "none" and not self.l0_weight:
-            raise ValueError(f"--l0-start {self.l0_start} needs --l0-weight")
+        if self.l0_weight and self.l0drop == "none":
+            raise ValueError(f"--l0-weight {self.l0_weight} needs gates: --l0drop output")
+        for name in ("l0_start", "l0_warmup"):
+            value = getattr(self, name)
+            if value and self.l0drop != "none" and not self.l0_weight:
+                raise ValueError(f"--{name.replace('_', '-')} {value} needs --l0-weight")
 
 
 # Appendix A: WMT14 En-De, the base Transformer, the baseline; D23, D13: lengths, save_every as

@@ -81,7 +81,10 @@ def begin(config: TrainConfig, examples: Sequence) -> Run:
     if config.init:
         return begin_from(load_run(config.init), config)
     if len(examples) < FEW and not config.data.startswith("toy"):
-        print(f"{len(examples)} pairs are few to learn from scratch: see README.md, Your own data")
+        print(
+            f"{len(examples)} pairs are few to learn from scratch; in the end the loss with the "
+            f"sources exchanged must be clearly higher, or begin with a BART (l0drop/README.md)"
+        )
     texts = (text for example in examples for text in (example.source, example.target))
     tokenizer = train_tokenizer(texts, config.units, config.vocabulary)
     return Run(config, new_model(config, tokenizer), tokenizer)

@@ -17,7 +17,7 @@ class SparsityControl:
     aim: float  # share to prune in the batches
     open_until: float  # step up to which the gates are held open
     multiplier: float = 0.0
-    pruned: float = 0.0  # mean share of the last batches
+    pruned: float = 0.0  # running mean of the batches' shares, from 0: too low for some 60 batches
 
     def follow(self, pruned: float) -> float:
         """lambda for a batch that prunes this share; below 0 where that is far more than wanted."""

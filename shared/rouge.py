@@ -131,7 +131,7 @@ def share_without_blanks(text: str) -> float:
 
 
 def signature(metric: str, words: Words = "rouge-score", tokenize: Tokenize = "13a") -> str:
-    """What has to stand under a table of "rouge1" or "bleu"."""
+    """What has to stand under a table of "rouge" or "bleu"."""
     if metric == "bleu":
         bleu = _bleu(tokenize)
         bleu.corpus_score(["a"], [["a"]])  # before it, it has no signature

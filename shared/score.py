@@ -12,8 +12,8 @@ summed over documents and shown as a share in percent. True and false and texts 
 
 A value is the mean over the seeds of a system. Its interval of 95 % is over documents, by the
 percentile bootstrap; a second one is over seeds, by Student's t. p is two-sided, by approximate
-randomisation: the share of random swaps of two systems' outputs, document by document, that give a
-difference at least as large.
+randomisation: outputs of two systems are swapped at random, document by document; p is twice the
+share of swaps that give a difference as high (or as low, if that share is smaller).
 """
 
 import re
@@ -206,8 +206,8 @@ def score(
         per system and measure, and per difference: system, minus, metric, what `describe` gives,
             documents.
     Raises:
-        ValueError: other documents or other references, a measure that a document lacks, an unknown
-            system.
+        ValueError: other documents or other references, a measure that a document or a seed lacks,
+            an unknown system.
     """
     runs = {}
     for row in rows:
@@ -220,6 +220,8 @@ def score(
             first = first or outputs
             check_documents(f"{system}, seed {seed}", outputs, first)
             columns.append(measures_of(outputs, metric, words, tokenize))
+            if other := columns[0].keys() ^ columns[-1].keys():
+                raise ValueError(f"{system}: not all of its seeds have {', '.join(sorted(other))}")
         systems[system] = {
             name: one._replace(numbers=np.concatenate([own[name].numbers for own in columns]))
             for name, one in columns[0].items()

@@ -54,7 +54,10 @@ def time_rounds(
 
 
 def spread(values: np.ndarray) -> dict[str, float]:
-    """Median and its 95 % interval by ranks: of up to 8 rounds the least and the largest value."""
+    """Median and its 95 % interval by ranks: of up to 8 rounds the least and the largest value.
+
+    Of five rounds, the default, these two are an interval of 94 %, of three of 75 %.
+    """
     ordered = np.sort(values)
     count = len(ordered)
     # Probability that the median lies outside the k-th values from both ends (binomial).

@@ -115,6 +115,10 @@ def read_knobs(knobs: str) -> ToyConfig:
         pairs = [knob.split("=") for knob in knobs.split(",") if knob]
         config = ToyConfig(**{name: kinds[name](value) for name, value in pairs})
         check(config)
+        for of in ("sentences", "facts"):
+            low, high = getattr(config, f"min_{of}"), getattr(config, f"max_{of}")
+            if low > high:
+                raise ValueError(f"min_{of} {low} is above max_{of} {high}")
     except (KeyError, ValueError) as error:
         names = ", ".join(f"{name} ({kind.__name__})" for name, kind in kinds.items())
         raise ValueError(f"toy: {error}; knobs, as in toy:seed=1,count=9: {names}") from None

@@ -1,7 +1,8 @@
 """Two controls of ours in the pointer-generator: one for copying by gains, one for their shrinking.
 
-python -m diminishing_attention.experiments.controls plain_copy train --out runs/c --init runs/pg
-python -m diminishing_attention.experiments.controls plain_copy predict runs/c --out c.jsonl
+C=diminishing_attention.experiments.controls
+python -m $C plain_copy train --out runs/c --init runs/pg --steps 150 --diminishing dim
+python -m $C plain_copy predict runs/c --split test --out c.jsonl
 
 What follows `train` or `predict` are that command's flags. A run of a control has one more name
 among its weights, so that the ordinary commands refuse it.

@@ -14,10 +14,10 @@ from ..loading import Run, load_run_or_bart
 
 
 def lengths(run: Run, examples: list[Example]) -> dict[str, float]:
-    """N tokens and N1 sentences of a document, M tokens of a summary, means over a corpus; and N/M.
+    """N tokens and N1 sentences of a document, M tokens of a summary, and N/M.
 
-    D28: tokens of the run's tokenizer without `<s>` and `</s>`; nothing is cut, and `</s>` is no
-    sentence here.
+    They are means over a training split. D28: tokens of the run's tokenizer without `<s>` and
+    `</s>`; nothing is cut, and `</s>` is no sentence here.
     """
 
     def mean_length(texts: list[str]) -> float:

@@ -1,8 +1,10 @@
 """Beyond the paper, a control without training: sentences chosen by the mean of their words' keys.
 
-python -m encdec_sentence_sparse.experiments.mean_key RUN --data toy --split test --r 5
+python -m encdec_sentence_sparse.experiments.mean_key RUN --data toy --split test --r 5 \\
+    --system mean_key.r5
 
-The flags are those of `predict`; RUN is a run of --task base or sparse, or a BART.
+The flags are those of `predict`, which without --system names the output like a learned map's.
+RUN is a run of --task base or sparse, or a BART.
 """
 
 from collections.abc import Sequence

@@ -67,7 +67,10 @@ def main(
     limit: int | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Write Figure 1's curves as CSV; or with --map the last document's map by the last run."""
+    """Write Figure 1's curves as CSV; or with --map the last document's map by the last run.
+
+    The PNG of --map is replaced if it is there.
+    """
     if map:
         run = load_run(runs[-1])
         item = run.encode(load(run.config.data, split, limit))[-1]

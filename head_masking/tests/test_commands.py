@@ -115,6 +115,7 @@ def test_a_tracker_gets_what_the_log_gets(trained, tmp_path):
         (predict, "{runs}/tagger --data {toy} --oracle", "is a tagger's run: give a BART"),
         (predict, "{runs}/base {text} --oracle", "--oracle reads references"),
         (predict, "{runs}/base --heads 1:0", "--heads masks nothing without"),
+        (predict, "{runs}/base --oracle --threshold 0.1", "--threshold is a tagger's decision"),
         (predict, "{runs}/base --oracle --keep-words x", "give one of them"),
         (predict, "{runs}/base {text} --heads 9:0 --keep-words x", "layer 9 does not exist"),
         (predict, "{new} {text}", "new"),

@@ -4,7 +4,7 @@ python -m l0drop.experiments.figures --scores 2016_1.csv 2016_2.csv --out figure
 python -m l0drop.experiments.figures --run runs/l0-0.6-2 runs/l0-0.8-2 --baseline runs/base-2 \\
     --out figures                                                                     # 1, 7, 5
 python -m l0drop.experiments.figures --out figures             # again, from the folder's CSVs
-python -m l0drop.experiments.figures --speed speed/*.csv --out speed                  # speed
+python -m l0drop.experiments.figures --speed benchmark_100.csv benchmark_400.csv --out speed
 
 What is measured goes into attention.csv and figure_5.csv. Figure 4 shows what `shared.score` wrote
 of a lambda sweep, a file a baseline; 1 and 7 are of the baseline and the first --run; 5 of every

@@ -135,6 +135,12 @@ REFUSED = [  # command, flags, words of its one line
     (training, "--out {tmp}/new --init {run} --width 32", "--width: {run} has 16, leave it out"),
     (training, "--out {tmp}/new --data {tmp}/bad.jsonl", "bad.jsonl:1"),
     (training, "--out {tmp}/new --l0-start 5", "--l0-start 5 needs --l0-weight"),
+    (training, "--out {tmp}/new --l0-warmup 5", "--l0-warmup 5 needs --l0-weight"),
+    (
+        training,
+        "--out {tmp}/new --l0drop none --l0-weight 0.3",
+        "--l0-weight 0.3 needs gates: --l0drop output",
+    ),
     (
         training,
         "--out {tmp}/new --steps 4 --save-every 2 --average-last 3",

@@ -268,6 +268,7 @@ def test_an_interval_and_a_p_that_disagree_are_explained(capsys):
             [],
             "document 0 has no 'x' like that of 1",
         ),
+        (rows("a", 1, x=[1]) + rows("a", 2, y=[1]), [], "a: not all of its seeds have x, y"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(data, minus, message):

