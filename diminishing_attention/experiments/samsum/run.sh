@@ -86,7 +86,8 @@ second test
 RUNS=($J/second/{more,dim,dydim,cov}-0)
 second blocking_test --trigram-blocking
 # Table 1's own comparison: each system by either search, and DimAttn in decoding alone, which is one update at rate 0 from the
-# control. As run: commit 55308d3, all trained anew; its batches come in another order, so its pg-0 is a third baseline.
+# control. As run: commit 55308d3, all trained anew; its batches come in another order, so its pg-0 and pg-1 are a third and a
+# fourth baseline.
 B=$J/both
 C=(--init $J/pg-0 --steps 150 --learning-rate 0.0005 --resume)
 either() { # SYSTEM ORDER
@@ -105,6 +106,14 @@ for a in dydim on; do either $a 0; done
 MINUS=(--minus more.plain cov.plain more.search)
 python -m shared.score $B/{plain,search}/{more,cov,dim,dydim,on}-0.jsonl "${MINUS[@]}" --csv $OUT/samsum_joined_searches_test.csv --overwrite
 python -m shared.score $B/{plain,search}/{more,cov,dim}-?.jsonl "${MINUS[@]}" --csv $OUT/samsum_joined_searches_orders_test.csv --overwrite
+B=$J/both_fourth   # one order
+C=(--init $J/pg-1 --steps 150 --learning-rate 0.0005 --seed 0 --resume)
+run train --out $B/more-0 "${C[@]}"
+run train --out $B/cov-0 "${C[@]}" --coverage True
+run train --out $B/dim-0 "${C[@]}" --diminishing dim
+run train --out $B/dydim-0 "${C[@]}" --diminishing dydim
+for a in more cov dim dydim; do either $a 0; done
+python -m shared.score $B/{plain,search}/*.jsonl "${MINUS[@]}" --csv $OUT/samsum_joined_searches_fourth_test.csv --overwrite
 run experiments.figures $OUT/samsum_joined_test.csv --out $OUT --title "Three dialogues joined to one, held-out test set"
 run experiments.searches --csv diminishing_attention/experiments/searches.csv --overwrite   # of the tables, titles' too
 run experiments.figures --out diminishing_attention/experiments   # figure_1.png, searches.png, speed.png

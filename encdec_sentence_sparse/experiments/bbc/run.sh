@@ -50,3 +50,18 @@ run experiments.figures --out $OUT --scores $OUT/r.csv
 for name in apx follow; do run predict $R/$name-0 "${V[@]}" --r 3 --system $name.approx.r3 --out $R/int/$name.jsonl; done
 python -m shared.score $R/int/*.jsonl $R/r/{base.full,kl.approx.3}.jsonl --csv $R/int.csv --overwrite --minus follow.approx.r3 kl.approx.r3 base.full
 grep "^apx\|^follow" $R/int.csv >> $OUT/r.csv
+# Integrated training where the map alone loses: r 1, the held-out test set, two maps of one summariser. The control's map follows its
+# decoder. As run: commit 55308d3, BART as bart-3 of head_masking/experiments/bbc/run.sh, trained with --mixed-precision bf16.
+O=$R/one
+for s in ${SEEDS:-0 1}; do
+  run train --task kl --model "$BART" --out $O/kl-$s "${T[@]}" --learning-rate 1e-3 --warmup 50 --steps 120 --save-every 60 --seed $s \
+    --mixed-precision bf16
+  I=(--task integrated --init $O/kl-$s --learning-rate 2e-4 --warmup 50 --steps 300 --save-every 100 --seed $s --resume)
+  run train --out $O/apx-$s "${I[@]}" --select approx --r 1
+  run train --out $O/follow-$s "${I[@]}" --kl-weight 0.2 --r 99
+  for name in kl apx follow; do
+    run predict $O/$name-$s "${D[@]}" --r 1 --system $name.approx --out $O/test/$name-$s.jsonl
+  done
+done
+for mode in full ideal; do run predict "$BART" "${D[@]}" --mode $mode --r 1 --system base.$mode --out $O/test/base.$mode.jsonl; done
+python -m shared.score $O/test/*.jsonl --csv $OUT/r_1_test.csv --overwrite --minus base.full kl.approx follow.approx
