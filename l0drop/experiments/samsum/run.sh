@@ -43,8 +43,8 @@ for p in pos freq group inv_freq; do
 done
 decode test $R/rules/test $R/rules/{longer,l0,pos,freq,group,inv_freq}-0   # held out; nothing was chosen
 score $R/rules/test/{longer,l0,pos,freq,group,inv_freq}-0.jsonl --minus longer l0 --csv $OUT/rules_test.csv
-# The BART before the gates, decoded in the same way: one update at rate 0. As run: commit 55308d3, that BART, the control and the
-# gates trained anew, without the rules.
+# The BART before the gates, decoded in the same way: one update at rate 0. As run: commit 55308d3, that BART, the control, the
+# gates and the rules but pos trained anew.
 bart train --out $R/rules/base-0 "${F[@]}" --l0drop none --learning-rate 0 --steps 1
 decode test $R/rules/test $R/rules/base-0
-score $R/rules/test/{base,longer,l0}-0.jsonl --minus base longer --csv $OUT/bart_test.csv
+score $R/rules/test/{base,longer,l0,freq,group,inv_freq}-0.jsonl --minus base longer l0 --csv $OUT/bart_test.csv
